@@ -20,7 +20,7 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, NamedTuple, Protocol, Self
@@ -152,6 +152,11 @@ class Store:
     settled: set[int] = field(default_factory=set)
     """The events after the position of a source that are not sent again."""
 
+    def number_of(self, row: int) -> int:
+        """Return the number of the event-id of a row, which survives a refusal (7.4)."""
+        ids = (sent_id.split(".") for sent_id, _ in self.errors)
+        return max((int(one[1]) for one in ids if one[0] == str(row) and len(one) > 1), default=1)
+
     def note(self, marks: Iterable[Mark[Event]]) -> None:
         for result, events, _ in marks:
             for event in events:
@@ -195,7 +200,7 @@ class LogFeed:
                 events[at] = events[at]._replace(ids=(*events[at].ids, row))
             else:
                 last[objects] = row
-                events[row] = Event(str(row), (row,), objects)
+                events[row] = Event(str(row), (row,), objects, self.store.number_of(row))
         if not events:
             return []
         self.store.numbers += 1
@@ -418,7 +423,7 @@ ANSWERS = (
 )
 
 
-def is_behind_retry(document: Document[Event], answer: Answer) -> Iterator[Event]:
+def behind_retry(document: Document[Event], answer: Answer) -> Iterator[Event]:
     """Yield the events that got a final answer after a retry of their object."""
     waiting: set[Hashable] = set()
     for event in document.events:
@@ -438,8 +443,10 @@ class Replica:
     """True if it has applied what it fails for, and keeps what a flush has lost."""
     applied: dict[str, Event] = field(default_factory=dict)
     """By event-id, in the order in which they were applied."""
-    overtaken: dict[str, Event] = field(default_factory=dict)
-    """What was applied although an earlier event of its object got retry."""
+    unsafe: set[str] = field(default_factory=set)
+    """The event-ids that were applied although an earlier event of the object got retry, and those that
+    were refused: if nobody has recorded that, they come again, and may be applied in another order.
+    """
     excused: set[str] = field(default_factory=set)
     """The objects that may have an older state (guarantees.md)."""
     unsaved: list[str] = field(default_factory=list)
@@ -452,13 +459,13 @@ class Replica:
             return
         if policy.is_retry_of_all(outcome) or policy.refusal(document.events, outcome) is not None:
             return
-        self.overtaken.update((one.sent_id, one) for one in is_behind_retry(document, outcome))
+        self.unsafe.update(event.sent_id for event in behind_retry(document, outcome))
         for event in document.events:
             level = outcome.result(event.sent_id).level
             if level < Level.ERROR:
                 self._apply(event)
             elif level is not Level.RETRY:
-                self.excused.update(event.objects)
+                self.unsafe.add(event.sent_id)
 
     def _apply(self, event: Event) -> None:
         if event.sent_id not in self.applied:
@@ -468,7 +475,7 @@ class Replica:
     def comes_again(self, events: Iterable[Event]) -> None:
         """Note that these events come again under the event-ids that they had."""
         for event in events:
-            if event.sent_id in self.overtaken:
+            if event.sent_id in self.unsafe:
                 self.excused.update(event.objects)
 
     def lost(self) -> None:
@@ -477,12 +484,12 @@ class Replica:
             del self.applied[sent_id]
         self.unsaved.clear()
 
-    def check(self, world: World) -> None:
-        """Check that the last event of each object was applied last."""
+    def check(self, world: World, refused: Collection[int]) -> None:
+        """Check that the last event of each object was applied last, unless it was refused."""
         for name in {name for names in world.objects for name in names} - self.excused:
-            own = [one for one in self.applied.values() if name in one.objects]
-            last = max(place for place, names in enumerate(world.objects) if name in names)
-            assert last in own[-1].places, (
+            own = [one for one in self.applied.values() if overlap((name,), one.objects)]
+            last = max(at for at, names in enumerate(world.objects) if overlap((name,), names))
+            assert last in refused or last in own[-1].places, (
                 f"{name} ends with {own[-1].sent_id} in place of event {last}: {[*self.applied]}"
             )
 
@@ -518,6 +525,8 @@ class Checker:
     sends: int = 0
     errors: set[int] = field(default_factory=set)
     """The places of the events that got an error or were given up."""
+    refused: set[int] = field(default_factory=set)
+    """The places of the events that were not applied in the end, or need not be."""
     sealed: set[int] = field(default_factory=set)
     """Those of them after which an event of their object was sent."""
     done: set[int] = field(default_factory=set)
@@ -632,7 +641,7 @@ class Checker:
                 self.failed_at.setdefault(place, self.answers)
 
     def _answered(self, document: Document[Event], answer: Answer) -> None:
-        behind = {event.sent_id for event in is_behind_retry(document, answer)}
+        behind = {event.sent_id for event in behind_retry(document, answer)}
         self.spoiled.update(dict.fromkeys(behind, self.kills))
         for event in document.events:
             level = answer.result(event.sent_id).level
@@ -641,10 +650,9 @@ class Checker:
                 self._result(event, level.name.lower(), is_error=level is Level.ERROR)
 
     def _result(self, event: Event, name: str, *, is_error: bool) -> None:
-        if is_error:
-            for replica in self.replicas:
-                replica.excused.update(event.objects)
         for place in event.places:
+            is_refused = is_error or name in ("fatal", "idle")
+            (self.refused.add if is_refused else self.refused.discard)(place)
             self.answered[place].add(name)
             self.unsaved.append((place, name))
             (self.errors.add if is_error else self.errors.discard)(place)
@@ -670,8 +678,18 @@ class Checker:
         """Note an event that needs no answer, since its rows have lost their effect."""
         self._result(event, "idle", is_error=False)
         self.left_out(event)
-        for replica in self.replicas:
-            replica.excused.update(event.objects)
+
+    def requeued(self, place: int) -> None:
+        """Note that a refused event is asked for again."""
+        self.done.discard(place)
+        self.answered[place].clear()
+        self.errors.discard(place)
+        self.failed_at.pop(place, None)
+        self.failed_first = {
+            names: answers
+            for names, answers in self.failed_first.items()
+            if str(place + 1) not in names
+        }
 
     def isolated(self) -> None:
         assert not self.was_doubtful, "isolated while in doubt"
@@ -686,12 +704,11 @@ class Checker:
         for replica in self.replicas:
             replica.unsaved.clear()
 
-    def lost(self, in_air: Iterable[Document[Event]]) -> None:
+    def lost(self) -> None:
         """The receiver has lost what was not saved, and what is in the air has no answer."""
         self.story.append("    the answers are lost")
         for replica in self.replicas:
             replica.lost()
-            replica.comes_again(event for document in in_air for event in document.events)
         for place, name in self.unsaved:
             self.answered[place].discard(name)
             self.errors.discard(place)
@@ -762,9 +779,11 @@ class Machine:
         if fault == 1:
             raise Killed
         if fault == 2:
-            self.checker.lost([document for _, document, _ in self.in_air])
+            self.checker.lost()
             self.in_air = []
             self.outbox.put_back()
+            for replica in self.checker.replicas:
+                replica.comes_again(self.outbox.events())
             self.checker.doubtful |= self.outbox.in_doubt
             self.outbox.pause(self.now)
             self.is_stopped = False  # what got fatal is sent again
@@ -870,7 +889,7 @@ class Machine:
             return False
         arrives = self._arrives()
         if step.until is not None and step.until < inf:
-            choice = self.chooser.choose(3)
+            choice = self.chooser.choose(4)
             if choice == 1 and arrives is not None:
                 self.store.documents = arrives
                 return True
@@ -878,6 +897,8 @@ class Machine:
             if choice == 2 and tried is not None:
                 self._skip(tried.events[0])
                 return True
+            if choice == 3:
+                self._requeue()
             self.now = max(self.now, step.until)
             return True
         if arrives is not None:
@@ -892,6 +913,17 @@ class Machine:
         if not self.outbox.in_doubt:  # the only document in doubt was skipped
             self.checker.doubtful = False
         self.save()
+
+    def _requeue(self) -> None:
+        """Ask for the refused rows again that no row of their object follows."""
+        if self.world.feed != "log" or self.world.folds:
+            return
+        objects = self.world.objects
+        for row, letter in list(self.store.statuses.items()):
+            if letter in "EF" and objects[row - 1] not in objects[row:]:
+                self.checker.story.append(f"t={self.now:g} requeue {row}")
+                del self.store.statuses[row]
+                self.checker.requeued(row - 1)
 
     def _arrives(self) -> int | None:
         """Return the time when the next event appears."""
@@ -934,16 +966,21 @@ class Machine:
         idle: list[Event] = []
         withheld: list[Event] = []
         match self.chooser.choose(4):
+            case 0:
+                return document
             case 1:
                 idle.append(events.pop(0))
-                self.checker.idle(idle[0])
             case 2:
                 withheld.append(events.pop())
             case 3:
                 events[0] = events[0].again()
+        for event in idle:
+            self.checker.idle(event)
         built = self.outbox.rebuilt(document, events, idle, withheld)
         if not self.outbox.in_doubt:
             self.checker.doubtful = False
+        if idle:
+            self.save()
         return built
 
     def _complete(self) -> None:
@@ -1020,8 +1057,8 @@ def run(world: World, chooser: Chooser) -> Report:
         assert not lost, f"never answered: {lost}"
         assert not machine.outbox.size, f"left: {list(machine.outbox.documents())}"
         assert not machine.store.entries, f"entries left: {machine.store.entries}"
-        for replica in checker.replicas if world.feed != "source" else ():
-            replica.check(world)
+        for replica in checker.replicas:
+            replica.check(world, checker.refused)
     except AssertionError as error:
         story = checker.story
         told = "\n".join(story if len(story) < 70 else [*story[:45], "...", *story[-12:]])

@@ -394,6 +394,31 @@ def test_rows_that_make_no_event_any_more_do_not_keep_halving_from_its_end(
     assert fake.in_flight() == {}
 
 
+def test_an_event_that_needs_no_answer_any_more_is_marked_before_a_later_one_is_sent(
+    new_world: NewWorld,
+) -> None:
+    """Otherwise it might need one again after a restart, and come after the later one."""
+    fake = new_world(deletes(2, objects=1), batch_size=1)
+    state = fake.start()
+
+    class Gone(Receiver):
+        def send(self, document: Document) -> Answer:
+            raise ReceiverUnavailable("gone")
+
+    fake.cycle(state, Gone())
+    fake.connection.exec_driver_sql("UPDATE eventlog SET status = 'X' WHERE record_id = 1")
+    fake.connection.commit()
+    left = []
+
+    class Looking(Receiver):
+        def send(self, document: Document) -> Answer:
+            left.append([events for _, events in fake.in_flight()[1]])
+            return super().send(document)
+
+    fake.run(Looking())
+    assert left == [[[["2", [[2, 2]]]]]]
+
+
 def test_with_concurrency_halves_do_not_wait_for_a_document_that_hangs(new_world: NewWorld) -> None:
     """The first of two documents is refused while the other hangs: then three are in the air."""
     all_three = threading.Barrier(3)

@@ -58,6 +58,7 @@ class Log:
         self.store = Store()
         self.sent: list[tuple[str, ...]] = []
         self.isolated = 0
+        self.given_up: list[bool] = []  # whether it had to be written at once
         self.now = 0.0
         self.start()
 
@@ -97,7 +98,10 @@ class Log:
         self.sent.append(ids)
         outcome = receive(ids)
         self.now += outcome.seconds if isinstance(outcome, ReceiverUnavailable) else 0.0
-        self.isolated += self.outbox.settle(document, outcome, self.now).is_isolated
+        settled = self.outbox.settle(document, outcome, self.now)
+        self.isolated += settled.is_isolated
+        if settled.given_up:
+            self.given_up.append(settled.is_urgent)
 
     @property
     def statuses(self) -> str:
@@ -196,12 +200,13 @@ def test_nothing_is_given_up_while_the_receiver_answers_nobody(objects: str) -> 
     assert set(log.statuses) == {"S"}
 
 
-def test_after_max_attempts_alone_an_event_is_an_error() -> None:
+def test_after_max_attempts_alone_an_event_is_an_error_that_is_written_at_once() -> None:
     log = Log("1234", 2, Rules(max_attempts=3))
     log.run(failing("2"))
     assert log.statuses == "SESS"
     assert log.store.errors == [("2.2", "given up after 3 tries in its own document: answers 500")]
     assert log.sent.count(("2",)) == 3
+    assert log.given_up == [True]
 
 
 def test_retry_parks_the_object_and_a_later_event_of_it_gets_a_new_id() -> None:

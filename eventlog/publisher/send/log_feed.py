@@ -356,7 +356,10 @@ class LogFeed:
         rest = [event for event in built.events if event.event_id not in built.waiting]
         idle = [event for event in rest if event.operation is None]
         ready = [event for event in rest if event.operation is not None]
-        return self._outbox.rebuilt(document, ready, idle, withheld)
+        left = self._outbox.rebuilt(document, ready, idle, withheld)
+        if idle:  # after a restart they might need an answer, and come after later events
+            self.save()
+        return left
 
     def _save_before(self, check: Callable[[], None]) -> None:
         """Save the answers, then call a check that may end the cycle with an error."""

@@ -629,7 +629,8 @@ class Outbox(Generic[E]):
             is_pause=is_pause,
             is_urgent=is_urgent
             or _renames(document, kept)
-            or (bool(ended.given_up) and not self._is_recorded),
+            # Later events are sent now: after a crash the receiver might apply it after them.
+            or bool(ended.given_up),
         )
 
     def end_round(self, now: float) -> bool:
