@@ -823,6 +823,9 @@ class Outbox(Generic[E]):
         sent.
         """
         after = (*place, inf)  # not the parts of the document itself
+        queues = self._queues
+        if queues is not None and all(queues[one][-1] < after for one in objects if one in queues):
+            return
         for later in [one for one in self.documents() if one.place > after]:
             if later.place in self._sent:
                 events = policy.renamed(later.events, _ids_of(later), objects)
