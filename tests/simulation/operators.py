@@ -812,6 +812,9 @@ def _restore(world: World, chance: Random) -> None:
     application.shape, application.configured, world.backlog = shape, configured, backlog
     world.unsettled_epoch = application.epoch()
     world.auditor.time_goes_back(top, epoch or "")
+    for receiver in world.receivers.values():
+        # A snapshot may have read what was written while the triggers were away.
+        world.auditor.unsure |= world.auditor.unknown_objects(receiver.replica.objects)
     registered = application.session.execute("SELECT name FROM eventlog_consumer").fetchall()
     for name in world.receivers.keys() - {"receiver", *(one for (one,) in registered)}:
         # It registers again, and its receiver keeps what was deleted meanwhile.
