@@ -813,7 +813,7 @@ def _restore(world: World, chance: Random) -> None:
     world.unsettled_epoch = application.epoch()
     world.auditor.time_goes_back(top, epoch or "")
     for receiver in world.receivers.values():
-        # A snapshot may have read what was written while the triggers were away.
+        # A snapshot may have read what was written while there were no triggers.
         world.auditor.unsure |= world.auditor.unknown_objects(receiver.replica.objects)
     registered = application.session.execute("SELECT name FROM eventlog_consumer").fetchall()
     for name in world.receivers.keys() - {"receiver", *(one for (one,) in registered)}:
