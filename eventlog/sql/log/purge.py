@@ -146,13 +146,14 @@ def purge_rows(
     young = next((place for place, row in enumerate(reversed(read)) if row[1]), len(read))
     if dry or not old:
         return Purged(last, len(read), len(old), for_whom, young)
-    note_removed(log, old[-1])
     # Only these rows are removed, and only if they still have the status that was read: there may
     # be new rows or other statuses by now.
     removed = sum(
         _deleted(log.connection, rows_of(log.table), [is_in(log.table, ranges), is_done, is_old])
         for ranges in runs_of_ranges(old)
     )
+    if removed:
+        note_removed(log, old[-1])
     stayed = sorted({int(row[0]) for row in read}.difference(old))
     gone = _holding(old, between[0], last, stayed) if removed == len(old) else ()
     return Purged(last, len(read), removed, for_whom, young, gone)

@@ -254,6 +254,22 @@ def test_a_purge_runs_while_a_publisher_runs_and_takes_no_row_that_is_being_mark
     assert statuses(home) == "NEFxSN"
 
 
+def test_rows_that_get_another_letter_during_the_purge_are_not_noted_as_removed(
+    home: sa.Engine, purge: Purge
+) -> None:
+    def requeue(*statement: Any) -> None:
+        if statement[2].startswith("DELETE"):
+            execute(home, "UPDATE hr.eventlog SET status = 'N' WHERE status IN ('S', 'W')")
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", requeue)
+    try:
+        assert purge("--older-than", "30d")["rows"] == 0
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", requeue)
+    with home.connect() as conn:
+        assert conn.exec_driver_sql("SELECT removed FROM hr.eventlog_epoch").all() == [(None,)]
+
+
 def test_age_is_counted_in_the_zone_of_event_time(
     home: sa.Engine, purge: Purge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
