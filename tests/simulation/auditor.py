@@ -1027,7 +1027,7 @@ class Auditor:
         """Check that a row has the letter of the last answer to its event."""
         newest = self._ask(
             f"SELECT record_id, {_OF_FORMATS}, max(rowid) FROM eventlog_error "
-            "WHERE consumer IS NULL AND code <> 'superseded' GROUP BY record_id"
+            "WHERE consumer IS NULL AND code NOT IN ('superseded', 'skipped') GROUP BY record_id"
         )
         invalid = {row for row, is_of_format, _ in newest if is_of_format}
         for row, (event_id, level) in self._answers_of("").items():
