@@ -712,6 +712,7 @@ class Application:
         def act() -> None:
             for one in statements:
                 self.session.execute(self.shape.sql(one))
+            self._world.stats["schema changes"] += 1
             self._world.tell(f"the schema changes: {'; '.join(map(self.shape.sql, statements))}")
 
         self.when_free(act)
