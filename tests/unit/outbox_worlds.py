@@ -933,7 +933,7 @@ class Machine:
         chosen = step.document
         if self.part_has_failed and chosen is not None and policy.is_tried(chosen):
             fresh = [one for one in self.outbox.free() if one.attempts is None]
-            assert not fresh, f"{chosen} is sent again at once, before {fresh}"
+            assert not fresh, f"{chosen} is sent again immediately, before {fresh}"
         document = self.outbox.begin(step)
         if document is not None:
             document = self._built(document)

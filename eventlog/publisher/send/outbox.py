@@ -829,8 +829,9 @@ class Outbox(Generic[E]):
         for later in [one for one in self.documents() if one.place > after]:
             if later.place in self._sent:
                 events = policy.renamed(later.events, _ids_of(later), objects)
-                if _renames(later, [later._replace(events=events)]):
-                    self._replace(later, [later._replace(events=events)])
+                again = later._replace(events=events)
+                if _renames(later, [again]):
+                    self._replace(later, [again])
 
     def _remove(self, document: Document[E]) -> None:
         """Remove a document of which nothing is left."""
