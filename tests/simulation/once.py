@@ -23,7 +23,7 @@ _UNSTEADY = {"restores", "backlog", "loopback"}
 """The features with which rows may wait for something else than a receiver."""
 
 _BESIDE = ("eventlog requeue", "schema changes")
-"""What is counted, and may leave rows if it happens during the run: a table may be away for a while."""
+"""What is counted, and may leave rows if it happens during the run: a table may have another name for a while."""
 
 
 def publish_once(world: World, chance: Random) -> None:
