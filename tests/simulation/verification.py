@@ -86,6 +86,21 @@ class Content:
         return {key: values for key, values in objects.items() if values is not None}
 
 
+class RowsContent(Content):
+    """What a receiver has in tables: a row holds one value of an attribute, also if an event that the
+    receiver has refused was to remove the other.
+    """
+
+    def now(self) -> dict[Key, Values]:
+        return {key: _row(values) for key, values in super().now().items()}
+
+
+def _row(values: Values) -> Values:
+    """Return the values of an object as its rows in a table have them."""
+    first = {name: texts[:1] for name, texts in values.items()}
+    return _Twice(first) if isinstance(values, _Twice) else first
+
+
 class ReplicaTarget(Target):
     """The content of a receiver, object by object. ``begins`` is called before the first reading."""
 
@@ -309,7 +324,7 @@ def _verify(
     has_tables = may_have_tables and chance.random() < 0.6
     planted = _planted(world, chance, name, has_tables=has_tables)
     late = {} if has_tables or name == "reader" else _late(world, chance, name)
-    content = Content(world.replica_of(name), planted, late)
+    content = (RowsContent if has_tables else Content)(world.replica_of(name), planted, late)
     order = chance.choice(["", REVERSING])
     path = world.directory / f"target{world.scheduler.points}{order}.db"
     consumer = name if name in _consumers(world) else None
@@ -418,6 +433,8 @@ def _planted(
     there = sorted(world.replica_of(name).objects.items())
     planted: dict[Key, Values | None] = {}
     for key, values in chance.sample(there, k=min(len(there), chance.choice([0, 0, 1, 2]))):
+        if has_tables:
+            values = _row(values)
         others = {one: [*texts[1:], "planted"] for one, texts in values.items()}
         planted[key] = chance.choice([None, others])
         if has_tables and chance.random() < 0.3:
