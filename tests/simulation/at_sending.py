@@ -61,6 +61,7 @@ class AtSending:
         """The new numbers of events that have to be in an entry when their process sends next:
         delivery, event-id and number."""
         self._restored: dict[Process, int] = {}
+        self._epochs: dict[Process | None, str] = {}
         """How often the database had been put back when a process read its entries."""
         self._due: dict[Process, dict[str, float]] = {}
         """The earliest next attempt with an object's event that was recorded when a process read
@@ -68,13 +69,14 @@ class AtSending:
 
     # --- the steps of a process ---
 
-    def recovers(self, consumer: str, latest: float, leap: float) -> None:
-        """Note that a process has read its entries. No recorded pause lasts longer than until this
-        simulated second: the longest pause after the process began to read. ``leap`` is how far the
-        clock on the wall was ahead then.
+    def recovers(self, consumer: str, epoch: str, latest: float, leap: float) -> None:
+        """Note that a process has read its entries, and the epoch in which it goes on. No recorded
+        pause lasts longer than until this simulated second: the longest pause after the process
+        began to read. ``leap`` is how far the clock on the wall was ahead then.
         """
         if (process := self._process()) is None:
             return
+        self._epochs[process] = epoch
         self._restored[process] = self._world.stats["restored"]
         # What could not be written is lost, as by a kill.
         self._numbered.pop(process, None)
@@ -371,11 +373,13 @@ class AtSending:
         )
         for (content,) in self._ask(sql):
             if number not in self._read or self._read[number][0] != content:
-                # An entry of a snapshot has no epoch: it is that of when it was written.
+                # An entry of a snapshot has no epoch: it is that of who wrote it, also if somebody
+                # else has begun another one.
                 known = self._read[number][1] if number in self._read else None
                 epoch = json.loads(content).get("epoch") or known
                 if epoch is None:
-                    epoch = self._world.application.epoch()[0] or ""
+                    epoch_of_log = self._world.application.epoch()[0] or ""
+                    epoch = self._epochs.get(self._process(), epoch_of_log)
                 self._read[number] = content, epoch, events_of_entry(content)
             return self._read[number][1:]
         return "", {}

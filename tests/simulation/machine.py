@@ -560,7 +560,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         contexts[state.outbox] = context
         of_process().clear()  # what could not be written is lost, as by a kill
         auditor.recovers(context.ledger.consumer)
-        at_sending.recovers(context.ledger.consumer, latest, leap)
+        at_sending.recovers(context.ledger.consumer, context.epoch, latest, leap)
         return state
 
     def halves(document: Any, attempts: Any) -> Any:
