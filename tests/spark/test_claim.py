@@ -115,6 +115,23 @@ def test_a_recorded_delivery_that_is_in_the_directory_is_not_sent(
     assert fetch(log, f"SELECT * FROM {LOG}_state") == []
 
 
+def test_a_recorded_event_whose_row_has_become_invalid_comes_again_under_its_next_id(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    log_rows(log, [(i, 1, "app", "usr", f"idu={i}", "fname", None, "v") for i in range(1, 4)])
+    config = config_of(log, publisher__batch_size="2")
+    leave_in_flight(config, 0)
+    with log.begin() as connection:  # the receiver may have applied 1 and 2
+        connection.exec_driver_sql(f"UPDATE {LOG} SET table_key = 'idu' WHERE record_id <> 1")
+    convert(config, tmp_path / "out", mark=True)
+    assert statuses(log) == {1: "S", 2: "E", 3: "E"}
+    with log.begin() as connection:
+        connection.exec_driver_sql(
+            f"UPDATE {LOG} SET table_key = 'idu=' || record_id, status = 'N' WHERE status = 'E'"
+        )
+    assert ids_in(publish(config)) == {"2.2", "3.2"}
+
+
 def test_abandoned_rows_go_back_to_the_publisher_and_the_directory_is_unfinished(
     log: sa.Engine, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@ from .in_flight import CLAIM_WAYS_OUT as CLAIM_WAYS_OUT
 from .in_flight import BacklogClaim as BacklogClaim
 from .in_flight import WaitingEvent as WaitingEvent
 from .in_flight import encode_claim as encode_claim
+from .in_flight import next_ids as next_ids
 from .in_flight import parked_number as parked_number
 from .in_flight import read_recorded as read_recorded
 from .in_flight import waiting_events as waiting_events

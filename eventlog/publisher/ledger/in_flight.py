@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.ranges import RecordSet, to_ranges
-from eventlog.core.rows.event_ids import object_text
+from eventlog.core.rows.event_ids import object_text, record_id_of
 from eventlog.core.rows.events import Outgoing
 from eventlog.errors import number_of
 from eventlog.publisher.ledger.delivery import (
@@ -124,6 +124,21 @@ def read_recorded(log: OpenLog, consumer: str = "") -> tuple[list[Delivery], Bac
         if entry.number not in converted
     ]
     return deliveries, next((claim for claim in claims if not claim.is_marked), None)
+
+
+def next_ids(log: OpenLog, deliveries: Collection[int]) -> dict[int, str]:
+    """Return the next event-ids of the events in recorded deliveries, by the first record_id. An
+    event gets its next event-id if it cannot be built any more, since it is unknown whether the
+    receiver applied it (spec/event-log.md 7.4).
+
+    ``deliveries`` are the numbers of the publisher's deliveries.
+    """
+    return {
+        record_id_of(event.event_id): event.again().sent_id
+        for entry in read_entries(log, EntryKind.DELIVERY)
+        if entry.number in deliveries
+        for event in decode(entry.number, entry.content).events()
+    }
 
 
 def add_delivery(log: OpenLog, delivery: Delivery, consumer: str) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from threading import Lock
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow.parquet as pq
@@ -38,6 +39,7 @@ from eventlog.publisher.ledger import (
     Writers,
     are_registered,
     encode_claim,
+    next_ids,
     read_recorded,
 )
 from eventlog.spark.backlog.job import (
@@ -484,13 +486,14 @@ def _mark_deliveries(context: Context, directory: Directory, manifest: Manifest)
     rows. An earlier run marked the deliveries that are listed in ``_marked``.
     """
     changed = 0
+    event_ids = next_ids(context.log, {delivery.delivery_no for delivery in manifest.in_flight})
     for delivery in manifest.in_flight:
         listed = f"{MARKED}/delivery-{delivery.delivery_no}"
         if directory.exists(listed):
             continue
         with _committed(context):
             for good, failures, _ in _batches(directory, delivery.ids):
-                changed += write_marks(context.log, context.options, good, failures)
+                changed += write_marks(context.log, context.options, good, failures, event_ids)
         directory.write(listed, b"")
     return changed
 
@@ -519,9 +522,13 @@ def _batches(directory: Directory, ids: str) -> Iterator[tuple[list[Range], list
 
 
 def write_marks(
-    log: OpenLog, options: PublisherOptions, good: Ranges, failures: Sequence[RowFailure]
+    log: OpenLog,
+    options: PublisherOptions,
+    good: Ranges,
+    failures: Sequence[RowFailure],
+    event_ids: Mapping[int, str] = MappingProxyType({}),
 ) -> int:
-    """Mark the given rows in the current transaction."""
+    """Mark the given rows in the current transaction. ``event_ids`` is as in ``add_errors``."""
     changed = 0
     if good:
         if options.delete_from_log and not are_registered(log):
@@ -537,7 +544,8 @@ def write_marks(
             row.record_id for row in log.read_rows(ids) if unpadded(row.status) == Status.NEW
         }
         changed += log.mark(Status.ERROR, ids)
-        add_errors(log, [entry for entry in failures if entry[0] in waiting])
+        entries = [entry for entry in failures if entry[0] in waiting]
+        add_errors(log, entries, event_ids=event_ids)
     return changed
 
 
