@@ -603,12 +603,11 @@ class Auditor:
         consumer = "" if task is None else _consumer(task.process.name)
         self._idle.update(((consumer, row), self._world.scheduler.now) for row in rows)
 
-    def is_invalid(self, invalid: Iterable[Any]) -> None:
-        """Note rows that a publisher or a consumer gives an error row each, since they or their
-        values cannot be written."""
-        if (task := self._world.scheduler.current) is not None:
-            consumer = _consumer(task.process.name)
-            self._invalid.update((consumer, one.record_id) for one in invalid)
+    def is_invalid(self, process: str, rows: Iterable[int]) -> None:
+        """Note rows that a publisher, a consumer or a job gives an error row each, since they or
+        their values cannot be written."""
+        consumer = _consumer(process)
+        self._invalid.update((consumer, row) for row in rows)
 
     def process_ended(self, process: Process, error: BaseException) -> None:
         """Check how a process has ended by itself: by an error of ours that has a reason."""

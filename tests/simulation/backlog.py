@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Directory:
-    """A finished directory. ``letters`` has the rows that it marks, with the letter of each;
-    ``deliveries`` are those that stand in it, too; ``meanings`` what its event-ids mean."""
+    """A finished directory. ``letters`` has the rows that it marks, with the letter of each, and
+    ``errors`` the error row of each that gets E; ``deliveries`` are those that stand in it, too;
+    ``meanings`` what its event-ids mean."""
 
     world: World
     number: int
@@ -33,6 +34,7 @@ class Directory:
     events: list[Event] = field(default_factory=list)
     meanings: list[Any] = field(default_factory=list)
     idle: list[int] = field(default_factory=list)
+    errors: dict[int, tuple[str, str, str | None]] = field(default_factory=dict)
     is_marking = False
 
     @classmethod
@@ -67,8 +69,13 @@ class Directory:
             world.converting = None
         with sqlite3.connect(path) as copy:
             letters = dict(copy.execute("SELECT record_id, status FROM eventlog"))
+            newest = copy.execute(
+                "SELECT record_id, code, message, event_id, max(rowid) FROM eventlog_error "
+                "WHERE consumer IS NULL GROUP BY record_id"
+            ).fetchall()
         copy.close()
-        made.letters = {row: letters[row] for row in waiting if letters[row] == "S"}
+        made.letters = {row: letters[row] for row in waiting if letters[row] in "SE"}
+        made.errors = {row: tuple(told) for row, *told, _ in newest if made.letters.get(row) == "E"}
         made._write_entry(max(waiting))
         world.tell(
             f"a backlog job holds the rows up to {max(waiting)}, in {len(made.events)} events"
@@ -130,8 +137,15 @@ class Directory:
             )
             for delivery in self.deliveries:
                 run("DELETE FROM eventlog_inflight WHERE entry_no = ?", (delivery,))
+            marked = "UPDATE eventlog SET status = ? WHERE record_id = ? AND status = 'N'"
             for row in rows:
-                run("UPDATE eventlog SET status = 'S' WHERE record_id = ? AND status = 'N'", (row,))
+                if run(marked, (self.letters[row], row)).rowcount and row in self.errors:
+                    run(
+                        "INSERT INTO eventlog_error (record_id, code, message, event_id) "
+                        "VALUES (?, ?, ?, ?)",
+                        (row, *self.errors[row]),
+                    )
+                    self.world.auditor.is_invalid("publisher", [row])
             if most is None:
                 run("DELETE FROM eventlog_state WHERE entry_no = ?", (self.number,))
             run("COMMIT")

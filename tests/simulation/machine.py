@@ -634,7 +634,8 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         add_outcomes(self, several)
 
     def add_invalid(self: Any, invalid: Any) -> None:
-        auditor.is_invalid(invalid)
+        if (task := world.scheduler.current) is not None:
+            auditor.is_invalid(task.process.name, [one.record_id for one in invalid])
         told_invalid(self, invalid)
 
     def rebuilt(outbox: Any, document: Any, events: Any, idle: Any = (), held: Any = ()) -> Any:
