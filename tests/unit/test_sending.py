@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import wait
 from dataclasses import replace
 from typing import Any
 
@@ -24,10 +25,12 @@ from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context.context import Counters, summary
 from eventlog.publisher.context.observer import Measured
+from eventlog.publisher.send import serving
 from eventlog.publisher.send.cycle import run_cycle
 from eventlog.publisher.send.log_feed import recover
 from eventlog.publisher.send.sending import DeliveryResult
 from eventlog.publisher.send.session import PublisherSession, PublisherState
+from eventlog.publisher.send.unwritable import UnwritableClasses
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
 
@@ -473,6 +476,40 @@ def test_with_concurrency_no_object_is_in_two_documents_in_the_air(new_world: Ne
     by_object = [[i for (i,) in receiver.sent if int(i) % 5 == n] for n in range(5)]
     assert all(ids == sorted(ids, key=int) for ids in by_object)
     assert set(fake.statuses().values()) == {"S"}
+
+
+def test_what_the_receiver_answers_counts_although_another_document_ends_the_cycle(
+    new_world: NewWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import threading
+
+    in_air, is_over = threading.Event(), threading.Event()
+
+    class Lacking(XdsWriter):
+        def write(self, catalog: Any, delivery: Any, events: Any) -> Any:
+            if "3" in [event.event_id for event in events]:
+                in_air.wait(30)
+                raise ValueError("no such type")
+            return super().write(catalog, delivery, events)
+
+    class Slow(Receiver):
+        def send(self, document: Document) -> Answer:
+            in_air.set()
+            is_over.wait(30)
+            return super().send(document)
+
+    def wait_for_all(futures: Any) -> None:
+        if futures:
+            is_over.set()
+        wait(futures)
+
+    monkeypatch.setattr(serving, "wait_for_all", wait_for_all)
+    fake = new_world(deletes("1", "1", "2"), batch_size=2, concurrency=2)
+    fake.writer, receiver = Lacking, Slow(judge(e1="retry"))
+    with pytest.raises(UnwritableClasses):
+        fake.run(receiver)
+    # 2 was applied before 1, so that it comes again under a new event-id (7.4).
+    assert fake.in_flight()[1][0][1] == [["1", [[1, 1]]], ["2", [[2, 2]], [], 2]]
 
 
 # --- remarks --------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from eventlog.core.catalog import Attribute, Catalog, LogName, ObjectClass, Tabl
 from eventlog.core.clock import monotonic
 from eventlog.errors import EventlogError
 from eventlog.publisher.context.context import CatalogCheck, Context, unavailable_in_words
+from eventlog.publisher.send.sending import CycleRepeats
 from eventlog.publisher.send.unwritable import UnwritableClasses
 from eventlog.sql.port.driver_errors import is_refused
 from eventlog.sql.triggers.uncaptured import column_changes, key_change
@@ -34,7 +35,7 @@ CATALOG_INTERVAL: Final = 10.0
 """Seconds between two checks of the tables if there is no sign of a change."""
 
 
-class CatalogDrifted(Exception):
+class CatalogDrifted(CycleRepeats):
     """A window has invalid rows, or rows whose values must be read back, but the catalogue is older
     than the tables. Nothing about these rows was recorded.
     """
@@ -159,18 +160,17 @@ class CatalogWatcher(CatalogCheck):
         if not self._is_current() and self._reread():
             raise CatalogDrifted
 
-    def explains(self, error: CatalogDrifted | UnwritableClasses | DBAPIError) -> bool:
+    def explains(self, error: CycleRepeats | DBAPIError) -> bool:
         """Return True if an error has ended a cycle that must run again. Three causes of the error
         require this: the catalogue was old, and ``context`` now has a new catalogue; the format has
         failed to write classes, which ``context`` no longer has; a table may have been unavailable
         only while the statement ran. The last cause leaves no trace. So a cycle is run again after
         any statement that the database has refused, but not a second time in succession.
         """
-        if isinstance(error, CatalogDrifted):
-            return True
         if isinstance(error, UnwritableClasses):
             self.context.log.connection.rollback()
             self._leave_out(error.errors)
+        if isinstance(error, CycleRepeats):
             return True
         if not is_refused(self.context.log.connection, error):
             return False

@@ -44,7 +44,7 @@ from eventlog.publisher.context.observer import (
     measure_queue,
 )
 from eventlog.publisher.declared.capture_watcher import CaptureWatcher, CompareTriggers
-from eventlog.publisher.declared.catalog_watcher import CatalogDrifted, CatalogWatcher
+from eventlog.publisher.declared.catalog_watcher import CatalogWatcher
 from eventlog.publisher.declared.configured_sink import SecondSink, letters_of
 from eventlog.publisher.declared.opening import open_to_publish
 from eventlog.publisher.declared.trigger_plan import comparison
@@ -72,10 +72,9 @@ from eventlog.publisher.send.letter_sender import (
     warn_without_sink,
 )
 from eventlog.publisher.send.log_feed import events_of, info_of, recover
-from eventlog.publisher.send.sending import Delivered, DeliveryResult, send_heartbeat
+from eventlog.publisher.send.sending import CycleRepeats, Delivered, DeliveryResult, send_heartbeat
 from eventlog.publisher.send.serving import outbox_documents
 from eventlog.publisher.send.session import PublisherSession, PublisherState, draw_delivery_no
-from eventlog.publisher.send.unwritable import UnwritableClasses
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.upkeep.retention import with_retention
 from eventlog.registry import as_plugin_errors
@@ -439,7 +438,7 @@ def _cycle(
     sent_before = context.counters.documents_sent
     try:
         cycle = run(session)
-    except (CatalogDrifted, UnwritableClasses, DBAPIError) as error:
+    except (CycleRepeats, DBAPIError) as error:
         if not watcher.explains(error):
             raise
         # Sent documents that are not marked are sent again. If later documents were added to the

@@ -26,6 +26,12 @@ class DeliveryResult(Enum):
     PAUSED = "the publisher was asked to pause"
 
 
+class CycleRepeats(Exception):
+    """A cycle ends and runs again, since something other than the receiver and the database has
+    changed or failed. The answers that the receiver has given still count.
+    """
+
+
 class Delivered(NamedTuple):
     """How an attempt to send documents, or a whole cycle, has ended."""
 

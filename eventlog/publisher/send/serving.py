@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Final, Generic, Protocol
 
 from eventlog.core.clock import chance, executor, first_done, monotonic, wait_for_all
@@ -20,7 +20,7 @@ from eventlog.publisher.context.observer import OutboxDocument, ParkedObject
 from eventlog.publisher.feeds.queue import max_retries
 from eventlog.publisher.send.outbox import Do, Outbox, Settled, Step
 from eventlog.publisher.send.policy import Document, E, Judged, Kind, Rules, judge, refusal
-from eventlog.publisher.send.sending import Delivered, DeliveryResult
+from eventlog.publisher.send.sending import CycleRepeats, Delivered, DeliveryResult
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -93,6 +93,9 @@ class Sender(Generic[E]):
                 self._outbox.put_back()
                 self._outbox.pause(monotonic())
                 self._ended, must_read = Delivered.unavailable(lost), False
+            except CycleRepeats:
+                self._settle_in_air()
+                raise
             finally:
                 self._lose_in_air()
         ended = self._ended
@@ -159,6 +162,18 @@ class Sender(Generic[E]):
             self.settle(ready, send_document(self._feed, ready))
         else:
             self._in_air[threads.submit(send_document, self._feed, ready)] = ready
+
+    def _settle_in_air(self) -> None:
+        """Wait for the documents that are being sent, and save what the receiver has answered: an
+        event that it may have applied must come again under a new event-id (spec/event-log.md 7.4).
+        """
+        wait_for_all(self._in_air)
+        with suppress(ReceiverUnavailable):
+            for future in list(self._in_air):
+                document = self._in_air.pop(future)
+                if future.exception() is None:
+                    self.settle(document, future.result())
+            self._save()
 
     def _lose_in_air(self) -> None:
         """Wait for the documents that are being sent. Their answers are counted, but have no

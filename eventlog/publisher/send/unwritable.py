@@ -14,12 +14,13 @@ from typing import TypeVar
 
 from eventlog.core.rows.events import Outgoing
 from eventlog.errors import EventlogError, ReceiverUnavailable
+from eventlog.publisher.send.sending import CycleRepeats
 from eventlog.registry import as_plugin_errors
 
 _log = logging.getLogger("eventlog.publisher")
 
 
-class UnwritableClasses(Exception):
+class UnwritableClasses(CycleRepeats):
     """The format has failed to write the events of some classes. Nothing was sent of the document
     with these events.
 
