@@ -47,6 +47,7 @@ from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import RowChunks
 from eventlog.sql.readers.consumers import has_later_columns
+from eventlog.sql.readers.start_time import first_row_from
 
 
 class Log(NamedTuple):
@@ -342,17 +343,29 @@ def test_the_session_of_a_publisher_is_begun_as_one(
 # --- requeue --------------------------------------------------------------------------------------
 
 
+def change(log: Log, ids: list[int], **values: object) -> None:
+    column = partial(column_of, log.table)
+    log.conn.execute(
+        sa.update(rows_of(log.table))
+        .where(column("record_id").in_(ids))
+        .values({column(field): value for field, value in values.items()})
+    )
+
+
+def test_a_copy_of_an_old_row_does_not_mislead_a_consumer_that_begins_at_a_time(log: Log) -> None:
+    old, *others = log.ids()
+    change(log, [old], status="S", event_time="2020-01-01 00:00:00.000")
+    change(log, others, status="X")
+    opened = opened_log(log.conn, log.table)
+    for _ in range(2 * len(others)):
+        assert requeue(opened, "S", force=True).copied == 1
+    an_hour_ago = opened.db.utc_now().replace(tzinfo=None) - timedelta(hours=1)
+    assert first_row_from(opened, an_hour_ago, "utc") == others[0]
+
+
 def test_a_part_of_an_insert_goes_again_as_a_modify(log: Log) -> None:
     first, second, third, fourth, *others = log.ids()
-    column = partial(column_of, log.table)
-
-    def write(ids: list[int], **values: object) -> None:
-        chosen = column("record_id").in_(ids)
-        log.conn.execute(
-            sa.update(rows_of(log.table))
-            .where(chosen)
-            .values({column(field): value for field, value in values.items()})
-        )
+    write = partial(change, log)
 
     def shown() -> list[tuple[int, str, str | None, str | None]]:
         rows = log.dialect.open(log.conn).log(log.table).read_window(Window(1, None, None))

@@ -118,7 +118,14 @@ def _of_loopback(log: OpenLog, config: Config, asked: AskedAgain, would: str) ->
         raise ConfigError(
             "--loopback: this database logs no users, so no row is the publisher's own"
         )
-    done = requeue.requeue_loopback(log, user, asked.ranges, force=asked.force, dry=asked.dry)
+    done = requeue.requeue_loopback(
+        log,
+        user,
+        asked.ranges,
+        event_time_zone=config.publisher.event_time_zone,
+        force=asked.force,
+        dry=asked.dry,
+    )
     return RequeuedRows(
         done,
         f" {would}set back to N, {done.copied} of {user!r} {would}logged again",
@@ -140,6 +147,7 @@ def _by_status(log: OpenLog, config: Config, asked: AskedAgain, would: str) -> R
         in_flight=sent_ids(log),
         claimed_to=0 if claim is None else claim.last,
         own_user=loopback_user_of(log.db, config),
+        event_time_zone=config.publisher.event_time_zone,
         force=asked.force,
         dry=asked.dry,
     )

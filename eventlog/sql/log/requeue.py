@@ -71,6 +71,7 @@ def requeue(
     in_flight: RecordSet | frozenset[int] = frozenset(),
     claimed_to: int = 0,
     own_user: str = "",
+    event_time_zone: str = "utc",
     force: bool = False,
     dry: bool = False,
 ) -> Requeued:
@@ -85,9 +86,9 @@ def requeue(
     or F may be set back, call ``OpenLog.lock_requeuing`` before reading the rows in flight.
     ``claimed_to`` is the last record_id that a finished directory claims, 0 = there is no such
     directory. Unless ``force`` is set, rows of status E and F up to this record_id are refused.
-    ``own_user`` is the user whose rows are loopback, empty = nobody. With ``dry`` nothing is
-    changed, and the numbers are what would be changed. Raises ConfigError for a status that cannot
-    be requeued.
+    ``own_user`` is the user whose rows are loopback, empty = nobody. ``event_time_zone`` is the
+    option of ``[publisher]`` (copies have the present time). With ``dry`` nothing is changed, and
+    the numbers are what would be changed. Raises ConfigError for a status that cannot be requeued.
     """
     chosen_statuses = set(statuses)
     if unknown := chosen_statuses.difference(APPLIED, FAILED):
@@ -108,7 +109,8 @@ def requeue(
         return Requeued(len(again.back), len(again.copied), again.refused, again.removed)
     # INSERT is needed only for copies. UPDATE of columns other than the status is needed only for
     # parts of inserts.
-    again, copied = _copied(log, judge_now, {"status": STATUS_NEW}, force=force)
+    new = {"status": STATUS_NEW, "event_time": _present_time(log, event_time_zone)}
+    again, copied = _copied(log, judge_now, new, force=force)
     set_back = _set_back(log, again.back, again.in_parts)
     is_requested = not again.back or ask_again(log, ResendRequest(to_ranges(again.back)))
     return Requeued(set_back, copied, again.refused, again.removed, is_requested)
@@ -138,6 +140,7 @@ def requeue_loopback(
     user: str,
     ids: Ranges | None = None,
     *,
+    event_time_zone: str = "utc",
     force: bool = False,
     dry: bool = False,
 ) -> Requeued:
@@ -147,7 +150,7 @@ def requeue_loopback(
     Unless ``force`` is set, a row of types 1 to 4 is refused in two cases. In the first case, its
     object has a later row that was published, is waiting, or is not queued again. In the second
     case, a row with a higher record_id was removed from the log. If only some rows of an insert are
-    queued again, they are sent as modifies.
+    queued again, they are sent as modifies. ``event_time_zone`` is as for ``requeue``.
     """
 
     def judged(row: ObjectRow) -> LoggedRow:
@@ -167,9 +170,24 @@ def requeue_loopback(
     if dry:
         again = judge_now()
         return Requeued(0, len(again.copied), again.refused, again.removed)
-    new: dict[str, Expression] = {"status": STATUS_NEW, "perpetrator": sa.null()}
+    new: dict[str, Expression] = {
+        "status": STATUS_NEW,
+        "event_time": _present_time(log, event_time_zone),
+        "perpetrator": sa.null(),
+    }
     again, copied = _copied(log, judge_now, new, force=force)
     return Requeued(0, copied, again.refused, again.removed)
+
+
+def _present_time(log: OpenLog, event_time_zone: str) -> Expression:
+    """Return the event_time of a copy (spec/event-log.md 11). With the time of the copied row, a
+    consumer that begins at a time could pass over rows.
+    """
+    dialect, table = log.dialect, log.table
+    if table.zone_of_times(event_time_zone) == "local":
+        return sa.literal_column(dialect.local_now)
+    column = dialect.quote(table.column("event_time"))
+    return sa.literal_column(dialect.log_times(column, is_zoned=table.has_zoned_time)["new_time"])
 
 
 def _within(log: LogTable, ids: Ranges | None) -> list[Condition]:
