@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
+from collections.abc import Callable
 from concurrent.futures import wait
 from dataclasses import replace
 from typing import Any
@@ -18,6 +21,7 @@ from fake_publisher import (
     with_options,
 )
 from samples import database, row, table
+from sqlalchemy.exc import ProgrammingError
 
 from eventlog.changes.publishing import Need
 from eventlog.core.catalog.builder import build_catalog
@@ -28,7 +32,7 @@ from eventlog.publisher.context.observer import Measured
 from eventlog.publisher.send import serving
 from eventlog.publisher.send.cycle import run_cycle
 from eventlog.publisher.send.log_feed import recover
-from eventlog.publisher.send.sending import DeliveryResult
+from eventlog.publisher.send.sending import DeliveryResult, StatementRefused
 from eventlog.publisher.send.session import PublisherSession, PublisherState
 from eventlog.publisher.send.unwritable import UnwritableClasses
 from eventlog.xds.publish import XdsWriter
@@ -450,8 +454,6 @@ def test_counters_say_what_was_done(new_world: NewWorld) -> None:
 
 
 def test_with_concurrency_no_object_is_in_two_documents_in_the_air(new_world: NewWorld) -> None:
-    import threading
-
     fake = new_world(deletes(*(str(i % 5) for i in range(40))), batch_size=1, concurrency=4)
     lock, in_air, most = threading.Lock(), [], 0
 
@@ -478,38 +480,66 @@ def test_with_concurrency_no_object_is_in_two_documents_in_the_air(new_world: Ne
     assert set(fake.statuses().values()) == {"S"}
 
 
-def test_what_the_receiver_answers_counts_although_another_document_ends_the_cycle(
+class Held(Receiver):
+    """Answers when the publisher waits for all that is in the air."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, judge: Callable[[Any], str]) -> None:
+        super().__init__(judge)
+        self.has_begun, self.is_over = threading.Event(), threading.Event()
+        monkeypatch.setattr(serving, "wait_for_all", self._wait_for_all)
+
+    def _wait_for_all(self, futures: Any) -> None:
+        if futures:
+            self.is_over.set()
+        wait(futures)
+
+    def send(self, document: Document) -> Answer:
+        self.has_begun.set()
+        self.is_over.wait(30)
+        return super().send(document)
+
+
+# 2 is applied before 1, so that it comes again under a new event-id (7.4).
+TWO_OF_AN_OBJECT = [["1", [[1, 1]]], ["2", [[2, 2]], [], 2]]
+
+
+def test_what_the_receiver_answers_counts_although_a_class_cannot_be_written(
     new_world: NewWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import threading
-
-    in_air, is_over = threading.Event(), threading.Event()
+    receiver = Held(monkeypatch, judge(e1="retry"))
 
     class Lacking(XdsWriter):
         def write(self, catalog: Any, delivery: Any, events: Any) -> Any:
             if "3" in [event.event_id for event in events]:
-                in_air.wait(30)
+                receiver.has_begun.wait(30)
                 raise ValueError("no such type")
             return super().write(catalog, delivery, events)
 
-    class Slow(Receiver):
-        def send(self, document: Document) -> Answer:
-            in_air.set()
-            is_over.wait(30)
-            return super().send(document)
-
-    def wait_for_all(futures: Any) -> None:
-        if futures:
-            is_over.set()
-        wait(futures)
-
-    monkeypatch.setattr(serving, "wait_for_all", wait_for_all)
     fake = new_world(deletes("1", "1", "2"), batch_size=2, concurrency=2)
-    fake.writer, receiver = Lacking, Slow(judge(e1="retry"))
+    fake.writer = Lacking
     with pytest.raises(UnwritableClasses):
         fake.run(receiver)
-    # 2 was applied before 1, so that it comes again under a new event-id (7.4).
-    assert fake.in_flight()[1][0][1] == [["1", [[1, 1]]], ["2", [[2, 2]], [], 2]]
+    assert fake.in_flight()[1][0][1] == TWO_OF_AN_OBJECT
+
+
+def test_what_the_receiver_answers_counts_although_a_table_cannot_be_read(
+    new_world: NewWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [*deletes("1", "1"), row(3, 6, "idu=2")]
+    fake = new_world(rows, batch_size=2, concurrency=2)
+    fake.contents["idu=2"] = {"fname": ["a"]}
+    fake.run(Receiver(lambda event: "away"))
+    receiver = Held(monkeypatch, judge(e1="retry"))
+
+    class Gone(dict[str, Any]):
+        def __contains__(self, key: object) -> bool:
+            receiver.has_begun.wait(30)
+            raise ProgrammingError("SELECT", {}, sqlite3.ProgrammingError("no table usr"))
+
+    fake.contents = Gone()
+    with pytest.raises(StatementRefused):
+        fake.run(receiver)
+    assert fake.in_flight()[1][0][1] == TWO_OF_AN_OBJECT
 
 
 # --- remarks --------------------------------------------------------------------------------------

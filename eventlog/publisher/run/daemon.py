@@ -72,7 +72,13 @@ from eventlog.publisher.send.letter_sender import (
     warn_without_sink,
 )
 from eventlog.publisher.send.log_feed import events_of, info_of, recover
-from eventlog.publisher.send.sending import CycleRepeats, Delivered, DeliveryResult, send_heartbeat
+from eventlog.publisher.send.sending import (
+    CycleRepeats,
+    Delivered,
+    DeliveryResult,
+    StatementRefused,
+    send_heartbeat,
+)
 from eventlog.publisher.send.serving import outbox_documents
 from eventlog.publisher.send.session import PublisherSession, PublisherState, draw_delivery_no
 from eventlog.publisher.sinks import Sink
@@ -438,9 +444,10 @@ def _cycle(
     sent_before = context.counters.documents_sent
     try:
         cycle = run(session)
-    except (CycleRepeats, DBAPIError) as error:
+    except (CycleRepeats, DBAPIError) as ended:
+        error = ended.error if isinstance(ended, StatementRefused) else ended
         if not watcher.explains(error):
-            raise
+            raise error from error.__cause__
         # Sent documents that are not marked are sent again. If later documents were added to the
         # same file or object, the repetition would replace it without them.
         with suppress(ReceiverUnavailable):

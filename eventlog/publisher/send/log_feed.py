@@ -17,6 +17,8 @@ from itertools import chain, groupby
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
+from sqlalchemy.exc import DBAPIError
+
 from eventlog.core.catalog import ObjectId
 from eventlog.core.clock import monotonic
 from eventlog.core.ranges import to_ranges
@@ -46,12 +48,13 @@ from eventlog.publisher.send.database_clock import DatabaseClock, resumed, round
 from eventlog.publisher.send.marks import Marks, keep_next_attempts
 from eventlog.publisher.send.outbox import Outbox, Place, Settled
 from eventlog.publisher.send.policy import Document
-from eventlog.publisher.send.sending import as_flushed
+from eventlog.publisher.send.sending import StatementRefused, as_flushed
 from eventlog.publisher.send.serving import rules_of
 from eventlog.publisher.send.session import PublisherSession, PublisherState
 from eventlog.publisher.send.unwritable import written
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.log.errors import read_attempts
+from eventlog.sql.port.driver_errors import is_refused
 
 _log = logging.getLogger("eventlog.publisher")
 _ids = attrgetter("ids")
@@ -347,7 +350,13 @@ class LogFeed:
             self._save_before(session.check.before_read_back)
             self._is_checked = True
         recorded = self.put_back(document.events)
-        built = rebuild(context, self._state.deliveries[document.place[0]], recorded)
+        try:
+            built = rebuild(context, self._state.deliveries[document.place[0]], recorded)
+        except DBAPIError as error:
+            if not is_refused(context.log.connection, error):
+                raise
+            context.log.connection.rollback()
+            raise StatementRefused(error) from error
         if any(one.outcomes is not None and one.outcomes.invalid for one in built.events):
             self._save_before(session.check.before_invalid)
         context.log.commit()

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
+from sqlalchemy.exc import DBAPIError
+
 from eventlog.errors import FatalAnswer, ReceiverUnavailable
 from eventlog.model import SUCCESS, Document, EventResult, Level
 from eventlog.publisher.context.context import Counters
@@ -30,6 +32,16 @@ class CycleRepeats(Exception):
     """A cycle ends and runs again, since something other than the receiver and the database has
     changed or failed. The answers that the receiver has given still count.
     """
+
+
+class StatementRefused(CycleRepeats):
+    """The database has refused the statement that reads values back, and can run others; ``error``
+    is the driver's.
+    """
+
+    def __init__(self, error: DBAPIError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class Delivered(NamedTuple):
