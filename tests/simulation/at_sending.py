@@ -98,7 +98,7 @@ class AtSending:
             (objects[event_id], one.due)
             for event_id, one in recorded.items()
             if one.due
-            and _has_key(process, objects[event_id])
+            and self._has_key(process, objects[event_id])
             and (not one.rows or not undone.isdisjoint(one.rows))
         ]
         self._due[process] = self._earliest(times, latest, leap)
@@ -384,6 +384,13 @@ class AtSending:
             return self._read[number][1:]
         return "", {}
 
+    def _has_key(self, process: Process, which: str) -> bool:
+        """Return True if the rows of an object have the key that a process is configured with. Else
+        they are invalid, and nothing waits for them."""
+        class_name, _, key = which.partition(" ")
+        shape = process.start.get("shape", self._world.application.configured)
+        return class_name != "doc" or key.partition("=")[0] == shape.keys[-1]
+
     def _objects(self, events: Mapping[str, Sequence[int]]) -> dict[str, str]:
         """Return the object of each event as a text, by event-id; that of a snapshot is its id."""
         firsts = {event_id: rows[0] for event_id, rows in events.items() if rows}
@@ -406,11 +413,3 @@ class AtSending:
 
     def _ask(self, sql: str) -> list[Any]:
         return self._world.application.session.execute(sql).fetchall()
-
-
-def _has_key(process: Process, which: str) -> bool:
-    """Return True if the rows of an object have the key that a process is configured with. Else they
-    are invalid, and nothing waits for them.
-    """
-    class_name, _, key = which.partition(" ")
-    return class_name != "doc" or key.partition("=")[0] == process.start["shape"].keys[-1]

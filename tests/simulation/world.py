@@ -433,7 +433,7 @@ class World:
             if name.startswith("command") or process.is_stopping:
                 continue
             self.tell(f"{name} ended: {type(process.error).__name__}: {process.error}")
-            if name == "second":
+            if name == "second" or name.endswith("'s standby"):
                 continue
             if isinstance(process.error, FatalAnswer):
                 for receiver in (*self.receivers.values(), self.followed.receiver):
