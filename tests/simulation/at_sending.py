@@ -61,8 +61,9 @@ class AtSending:
         """The new numbers of events that have to be in an entry when their process sends next:
         delivery, event-id and number."""
         self._restored: dict[Process, int] = {}
-        self._epochs: dict[Process | None, str] = {}
         """How often the database had been put back when a process read its entries."""
+        self._epochs: dict[Process | None, str] = {}
+        """The epoch in which a process went on when it had read its entries."""
         self._due: dict[Process, dict[str, float]] = {}
         """The earliest next attempt with an object's event that was recorded when a process read
         its entries, by object."""

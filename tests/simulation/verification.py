@@ -381,9 +381,7 @@ def _verify(
         if process.is_running:
             world.application.commit(chance)
     began = world.scheduler.now
-    for _ in range(
-        _MOST_SNAPSHOTS
-    ):  # no time passes while a large one is sent, and who waits waits
+    for _ in range(_MOST_SNAPSHOTS):  # no time passes while a large one is sent
         world.scheduler.run(_MAX_POINTS * (1 + int(how.wait)), lambda: not process.is_running)
         if not process.is_running or world.scheduler.now > began:
             break

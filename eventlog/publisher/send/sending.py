@@ -29,8 +29,8 @@ class DeliveryResult(Enum):
 
 
 class CycleRepeats(Exception):
-    """A cycle ends and runs again, since something other than the receiver and the database has
-    changed or failed. The answers that the receiver has given still count.
+    """A cycle ends and runs again, since something has changed or failed that concerns neither the
+    receiver nor the session. The answers that the receiver has given still count.
     """
 
 
