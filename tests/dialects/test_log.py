@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import NamedTuple
@@ -361,6 +362,17 @@ def test_a_copy_of_an_old_row_does_not_mislead_a_consumer_that_begins_at_a_time(
         assert requeue(opened, "S", force=True).copied == 1
     an_hour_ago = opened.db.utc_now().replace(tzinfo=None) - timedelta(hours=1)
     assert first_row_from(opened, an_hour_ago, "utc") == others[0]
+
+
+def test_a_copy_has_the_time_of_the_clock_that_the_log_has(log: Log) -> None:
+    old, *others = log.ids()
+    change(log, [old], status="S", event_time="2020-01-01 00:00:00.000")
+    change(log, others, status="X")
+    of_another_program = opened_log(log.conn, replace(log.table, writes_utc=False))
+    before = of_another_program.due_until("local")
+    assert requeue(of_another_program, "S", event_time_zone="local").copied == 1
+    (copy,) = of_another_program.read_window(Window(1, None, None))
+    assert before[:19] <= str(copy.event_time)[:19] <= of_another_program.due_until("local")[:19]
 
 
 def test_a_part_of_an_insert_goes_again_as_a_modify(log: Log) -> None:
