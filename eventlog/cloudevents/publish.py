@@ -89,7 +89,7 @@ class CloudEventWriter(EventWriter[CloudEvent]):
         for event in events:
             time = self._time_of(text_of_first_row(event, times))
             user = text_of_first_row(event, users)
-            transaction = transaction_text(event, transactions)
+            transaction = transaction_text(event, transactions) if transactions else None
             subject, data = association_of(event), data_of_event(event, user, transaction)
             try:
                 written.append(self._with_data(event.sent_id, subject, time, data))

@@ -34,7 +34,7 @@ from eventlog.errors import ConfigError
 @dataclass(frozen=True)
 class Requeue(AddressedRequest):
     """Put rows back into the queue: rows of status E and F in their old place, rows of status W and
-    S as copies with new record_ids.
+    S as copies with new record_ids and times.
 
     A row of type 1 to 4 is refused if later rows of its object were processed, and a copy also if
     later rows wait: it would restore an old value, or delete an object that exists again. While a
@@ -43,7 +43,7 @@ class Requeue(AddressedRequest):
     the rows are sent as an update.
 
     With --loopback, rows of the publisher's own database user (or of publisher.driver_user), which
-    were marked S without being published, are logged again without a user.
+    were marked S unpublished, are logged again without a user.
 
     With --consumer, rows are sent again to this consumer alone; without --ids and --event-id, all
     that was refused for it, including objects of its snapshot.

@@ -196,10 +196,8 @@ class Outgoing(NamedTuple):
         """True if the change is a REFRESH: the steps are the whole current row of an object, and
         the receiver may or may not have the object (spec/event-log.md 15.2).
         """
-        if not self.steps:
-            return False
-        _, event_type, _, _, _, _ = self.steps[0]
-        return event_type == REFRESHED
+        steps = self.steps
+        return bool(steps and steps[0][1] == REFRESHED)
 
     @property
     def sent_id(self) -> str:
