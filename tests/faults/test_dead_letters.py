@@ -356,6 +356,22 @@ def test_a_second_sink_that_fails_leaves_its_letters_for_the_next_run(
     assert [letter["key"] for letter in log.lines()] == ["1/1"]
 
 
+def test_the_name_of_a_letter_does_not_depend_on_the_letters_between(log: Log) -> None:
+    """A reader of files would not look again at the name of a letter that is gone since."""
+    log.insert(1, 2, 3)
+    with Receiver(in_status(503)) as second:
+        log.publish(refusing("1", "3", "5"), dead_letter={"type": "http", "url": second.url})
+    execute(log.database, "DELETE FROM eventlog_inflight WHERE content LIKE '%\"3\"%'")
+    assert len(log.waiting()) == 2
+    sink = {"type": "files", "directory": str(log.directory), "file_layout": "documents"}
+    log.publish(dead_letter=sink)
+    first, third = sorted(log.directory.glob("*.json"))
+    assert json.loads(first.read_bytes())["key"] == "1/1"
+    assert first.stem.endswith("-000001")
+    assert json.loads(third.read_bytes())["key"] == "5/1"
+    assert third.stem.endswith("-000003")
+
+
 def test_a_start_without_the_second_sink_warns_about_letters_that_wait(
     log: Log, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -71,6 +71,8 @@ class Auditor:
         self._numbers: dict[tuple[str, str], str] = {}
         self._numbered: dict[tuple[str, str], tuple[str, ...]] = {}
         self._orders: dict[str, list[Order]] = {}
+        self._renumbered: dict[int, Order] = {}
+        """What the number of a delivery was before an older copy was put back."""
         """The deliveries of each reader whose events have numbers, by their epochs, or the changes
         of a source."""
         self._spans: dict[tuple[str, Order], tuple[str, str]] = {}
@@ -224,8 +226,11 @@ class Auditor:
         if consumer == FOLLOWER:
             self._audit_growth(consumer, ("", int(event_id.split(".")[1])), event_id, numbers)
         elif not self._world.has_gone_back and self.at_sending.is_up_to_date():
-            epoch = epoch or self.at_sending.epoch_of(delivery_no)  # a snapshot's ids have none
-            self._audit_growth(consumer, (epoch, delivery_no), event_id, numbers)
+            order = self._renumbered.get(delivery_no) or (
+                epoch or self.at_sending.epoch_of(delivery_no),  # a snapshot's ids have none
+                delivery_no,
+            )
+            self._audit_growth(consumer, order, event_id, numbers)
         for number in numbers:
             self.checks += 1
             other = self._numbers.setdefault((consumer, number), meaning)
@@ -242,6 +247,11 @@ class Auditor:
         if is_other and self._answered.get(which) not in _NOT_FOR_GOOD:
             self._world.fail(f"{event_id} had the numbers {before}, and has {tuple(numbers)}")
         self._numbered[which] = tuple(numbers)
+
+    def renumbers(self, before: int, epoch: str, number: int) -> None:
+        """Note that a delivery of this epoch gets another number. Its events keep their numbers."""
+        order = f"e{epoch}" if epoch else "", before
+        self._renumbered[number] = self._renumbered.get(before, order)
 
     def _audit_growth(
         self, consumer: str, order: Order, event_id: str, numbers: Sequence[str]

@@ -500,7 +500,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
     told_put_back, told_build = log_feed.LogFeed.put_back, log_feed.build_recorded
     told_invalid, told_halves = marks.Marks.add_invalid, policy.halves
     told_recover, told_save = daemon.recover, log_feed.LogFeed.save
-    told_settle_and_save = serving.Sender.settle
+    told_settle_and_save, told_renumber = serving.Sender.settle, log_feed.renumber
     contexts: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
     renamed: dict[Any, list[Any]] = {}
     auditor, at_sending = world.auditor, world.auditor.at_sending
@@ -562,6 +562,10 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         auditor.recovers(context.ledger.consumer)
         at_sending.recovers(context.ledger.consumer, context.epoch, latest, leap)
         return state
+
+    def renumber(log: Any, delivery: Any, number: int, epoch: str, consumer: str) -> Any:
+        auditor.renumbers(delivery.number, delivery.epoch, number)
+        return told_renumber(log, delivery, number, epoch, consumer)
 
     def halves(document: Any, attempts: Any) -> Any:
         parts = told_halves(document, attempts)
@@ -689,6 +693,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         put(opening, "publisher_options", options)
         put(publisher, "reported_liveness", observed)
         put(daemon, "recover", recover)
+        put(log_feed, "renumber", renumber)
         put(cycle, "record_new", recorded)
         put(log_feed, "build_recorded", built)
         put(log_feed, "rebuild", rebuild)

@@ -248,7 +248,7 @@ def packed(
 ) -> Delivery:
     """Return the delivery of the events of a chunk; ``first`` is the number of its first event."""
     origins = origins_of_objects(context)
-    delivery = pack(number, events, context.options.batch_size, first, origins)
+    delivery = pack(number, events, context.options.batch_size, first, origins, context.epoch)
     return delivery._replace(current_rows=current_rows)
 
 

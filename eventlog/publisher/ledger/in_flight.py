@@ -142,10 +142,18 @@ def next_ids(log: OpenLog, deliveries: Collection[int]) -> dict[int, str]:
 
 
 def add_delivery(log: OpenLog, delivery: Delivery, consumer: str) -> None:
-    """Write the entry of a new delivery of a snapshot, under the delivery's number. The ledger
-    records deliveries of rows.
-    """
+    """Write the entry of a delivery under its number. The ledger records new deliveries of rows."""
     add_entry(log, EntryKind.DELIVERY, delivery.number, encode(delivery), consumer)
+
+
+def renumber(log: OpenLog, delivery: Delivery, number: int, epoch: str, consumer: str) -> Delivery:
+    """Move a recorded delivery of an earlier epoch to a new number in the present epoch, and return
+    it. Its events keep their event-ids.
+    """
+    delete_entry(log, EntryKind.DELIVERY, delivery.number)
+    delivery = delivery._replace(number=number, epoch=epoch)
+    add_delivery(log, delivery, consumer)
+    return delivery
 
 
 def write_entry(log: OpenLog, delivery: Delivery) -> None:

@@ -173,11 +173,14 @@ class LetterSender:
         results: list[tuple[ReadyLetter, EventResult]] = []
         failure, retry_after, begun = None, None, monotonic()
         delivery_no = batch[0].number
-        for place, letter in enumerate(batch, 1):
+        for letter in batch:
             if results and (self._is_closing or monotonic() - begun >= _SECONDS):
                 break
             try:
-                answer = self._sink.send(letter.write((delivery_no, place)))
+                # The document number depends on nothing but the two letters, so that no name means
+                # another letter if letters between them are gone.
+                place = delivery_no, letter.number - delivery_no + 1
+                answer = self._sink.send(letter.write(place))
             except ReceiverUnavailable as error:
                 failure = error
                 break

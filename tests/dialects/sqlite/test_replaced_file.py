@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,12 @@ from shared import Restless, Run, ShortRests, wait_until
 from eventlog.cli.context import transaction
 from eventlog.config.load import Config, load
 from eventlog.core import clock
-from eventlog.errors import DatabaseUnavailable, LogTableError, PublisherAlreadyRunning
+from eventlog.errors import (
+    DatabaseUnavailable,
+    LogTableError,
+    PublisherAlreadyRunning,
+    ReceiverUnavailable,
+)
 from eventlog.model import Event
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.declared.opening import open_context
@@ -284,3 +290,53 @@ def test_a_directory_of_documents_continues_after_its_highest_delivery(
     assert len(after) == 4
     assert after.items() >= before.items(), "no document was replaced"
     assert max(after) not in before
+
+
+def test_a_recorded_delivery_of_an_older_copy_replaces_no_document_of_the_state_that_is_lost(
+    file: Path, tmp_path: Path, run: Run, empty_home: Path
+) -> None:
+    """Both states give the delivery's documents new numbers, each for other events."""
+    documents = tmp_path / "documents"
+    sections = {
+        **configuration(file),
+        "publisher": {"batch_size": 2},
+        "watch": [{"table": "usr"}, {"table": "grp"}],
+        "sink": {"type": "files", "directory": str(documents), "file_layout": "documents"},
+    }
+
+    def unavailable(_document: str, _events: Sequence[Event]) -> None:
+        raise ConnectionError("no connection")
+
+    def publish_without(table: str) -> dict[str, bytes]:
+        """The documents after a run without this table, and one with it."""
+        for before, after in ((table, "other"), ("other", table)):
+            with closing(sqlite3.connect(file)) as conn, conn:
+                conn.execute("PRAGMA legacy_alter_table = ON")
+                conn.execute(f"ALTER TABLE {before} RENAME TO {after}")
+            Publisher.from_config(sections, environ={}).run_once()
+        return {path.name: path.read_bytes() for path in documents.glob("*.xml")}
+
+    with closing(sqlite3.connect(file)) as conn, conn:
+        conn.execute("CREATE TABLE grp (id INTEGER PRIMARY KEY)")
+    with transaction(load(sections, {})) as db:
+        plan = planned_triggers(db, load(sections, {}))
+        triggers_of(db.dialect).apply(db.connection, plan, LOCK_TIMEOUT)
+    with closing(sqlite3.connect(file)) as conn, conn:
+        for key in (1, 2, 3):
+            conn.execute("INSERT INTO usr VALUES (?, 'x')", (key,))
+            conn.execute("INSERT INTO grp VALUES (?)", (key,))
+    to_nobody = {name: section for name, section in sections.items() if name != "sink"}
+    with pytest.raises(ReceiverUnavailable):
+        Publisher.from_config(to_nobody, sink=unavailable, environ={}).run_once()
+    older = copy(file, "older.db")
+    lost = publish_without("usr")
+    put_back(older, file)
+    code, _, error = run("--database-url", f"sqlite:///{file}", "db", "start-epoch")
+    assert code == 0, error
+    found = publish_without("grp")
+    assert found.items() >= lost.items(), "no document was replaced"
+    assert not waiting(file)
+    ids = re.findall(
+        r'event-id="([^"]+)"', b"".join(found[name] for name in found.keys() - lost.keys()).decode()
+    )
+    assert sorted(ids) == ["1", "2", "3", "4", "5", "6"]
