@@ -226,10 +226,8 @@ class Auditor:
         if consumer == FOLLOWER:
             self._audit_growth(consumer, ("", int(event_id.split(".")[1])), event_id, numbers)
         elif not self._world.has_gone_back and self.at_sending.is_up_to_date():
-            order = self._renumbered.get(delivery_no) or (
-                epoch or self.at_sending.epoch_of(delivery_no),  # a snapshot's ids have none
-                delivery_no,
-            )
+            epoch = epoch or self.at_sending.epoch_of(delivery_no)  # a snapshot's ids have none
+            order = self._renumbered.get(delivery_no, (epoch, delivery_no))
             self._audit_growth(consumer, order, event_id, numbers)
         for number in numbers:
             self.checks += 1
