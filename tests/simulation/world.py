@@ -138,6 +138,8 @@ class World:
         """True once the clock on the wall has gone back."""
         self.begins: dict[str, str] = {}
         self._second_killed_at = -1
+        self._highest = 0
+        """The highest record_id that was there when points were counted."""
         self._chance = Random(f"world {plan['seed']}")
         self._commands = 0
 
@@ -473,10 +475,12 @@ class World:
         """Return how many points a process may take within a simulated second: three times what was
         ever measured. An object of a snapshot, or a row, that goes in a document and a delivery of
         its own takes seven; so does an object of a receiver that is verified, which may have more
-        than a restored log, or an object of a table without triggers."""
+        than a restored log, or an object of a table without triggers. Rows of before an older copy
+        was put back count, too: they may have taken points of the same second."""
         objects = max((len(one.replica.objects) for one in self.receivers.values()), default=0)
         objects += len(self.application.without_triggers())
-        return 500 + 20 * (self.application.top() + self.followed.feed.last + objects)
+        self._highest = max(self._highest, self.application.top())
+        return 500 + 20 * (self._highest + self.followed.feed.last + objects)
 
     # --- a schedule ---
 
