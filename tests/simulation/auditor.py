@@ -17,6 +17,7 @@ import traceback
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -464,9 +465,18 @@ class Auditor:
                 self._world.fail(
                     f"{receiver}: {event_id} of {key} brings row {row} ({column}) behind row {newest}"
                 )
+        skipped = self._skipped_meanwhile(receiver, rows)
         for column, row in brought:
             which = receiver, key, column
-            self._brought[which] = self._brought.get(which, frozenset()) | {row}
+            self._brought[which] = self._brought.get(which, frozenset()) | {row} - skipped
+
+    def _skipped_meanwhile(self, receiver: str, rows: Sequence[int]) -> AbstractSet[int]:
+        """Return the rows of an event that was skipped while it was in the air: they may come again
+        one after the other, as those of ``skips``.
+        """
+        consumer = _consumer(receiver)
+        skipped = {row for row in rows if (consumer, row) in self._skipped}
+        return skipped and skipped.difference(self._world.undone_rows(consumer))
 
     def refuses(self, receiver: str, event_ids: Iterable[str]) -> None:
         """Note events that a receiver refuses for good; the publisher may never get the answer."""
