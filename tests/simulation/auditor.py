@@ -17,7 +17,6 @@ import traceback
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -134,6 +133,8 @@ class Auditor:
         self._asked: dict[tuple[str, int], int] = {}
         """The request that was last found to ask a consumer for a row."""
         self._skipped: set[tuple[str, int]] = set()
+        self._skipped_ids: set[tuple[str, str]] = set()
+        """The event-ids under which rows were sent that are given up."""
         """The rows that were given up, each with its consumer."""
         self._left_out: set[tuple[str, int]] = set()
         """The rows of refused events that came again without them, each with its consumer."""
@@ -465,18 +466,11 @@ class Auditor:
                 self._world.fail(
                     f"{receiver}: {event_id} of {key} brings row {row} ({column}) behind row {newest}"
                 )
-        skipped = self._skipped_meanwhile(receiver, rows)
+        if (_consumer(receiver), event_id) in self._skipped_ids:
+            return  # while it was in the air: its rows may come again one after the other
         for column, row in brought:
             which = receiver, key, column
-            self._brought[which] = self._brought.get(which, frozenset()) | {row} - skipped
-
-    def _skipped_meanwhile(self, receiver: str, rows: Sequence[int]) -> AbstractSet[int]:
-        """Return the rows of an event that was skipped while it was in the air: they may come again
-        one after the other, as those of ``skips``.
-        """
-        consumer = _consumer(receiver)
-        skipped = {row for row in rows if (consumer, row) in self._skipped}
-        return skipped and skipped.difference(self._world.undone_rows(consumer))
+            self._brought[which] = self._brought.get(which, frozenset()) | {row}
 
     def refuses(self, receiver: str, event_ids: Iterable[str]) -> None:
         """Note events that a receiver refuses for good; the publisher may never get the answer."""
@@ -557,6 +551,11 @@ class Auditor:
             if _consumer(which[0]) == consumer:
                 self._brought[which] = brought.difference(rows)
         self._skipped.update((consumer, row) for row in rows)
+        self._skipped_ids |= {
+            which
+            for which, sent in self._rows.items()
+            if which[0] == consumer and not set(rows).isdisjoint(sent)
+        }
         self._refusals.update((consumer, row) for row in rows)
 
     def skips_object(self, consumer: str, event_id: str) -> None:
