@@ -54,7 +54,7 @@ _OF_FORMATS = (
 _DELETED = "deleted"
 Order = tuple[str, int]
 """Epoch and delivery, or the number of a change."""
-_OF_COPIES = ("_answered", "_brought", "_began_at", "_attempts", "_numbered")
+_OF_COPIES = ("_answered", "_brought", "_began_at", "_attempts", "_numbered", "_renumbered")
 """What of the model goes back when a copy of the database is put back."""
 
 
