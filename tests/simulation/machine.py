@@ -207,6 +207,7 @@ def _sessions_of(world: World) -> type[sqlite3.Connection]:
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or scheduler.now > until:
                     process.has_failed = True
+                    world.stats["locked"] += error.sqlite_errorcode == sqlite3.SQLITE_BUSY
                     raise
             scheduler.point("busy", rest)
             rest = min(1.0, rest * 2)

@@ -313,7 +313,7 @@ class Receiver:
     def _disturbances(self) -> int:
         """The number of what may keep a publisher from recording an answer."""
         stats = self._world.stats
-        return stats["kills"] + stats["faults"] + stats["restored"]
+        return stats["kills"] + stats["faults"] + stats["restored"] + stats["locked"]
 
     def _hang_up(self, what: str) -> None:
         self.failures += 1
