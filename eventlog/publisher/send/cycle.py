@@ -39,7 +39,13 @@ from eventlog.publisher.feeds.read_back import Built, built_deliveries, with_cur
 from eventlog.publisher.feeds.snapshot import unfinished
 from eventlog.publisher.ledger.delivery import Delivery, encode, pack
 from eventlog.publisher.ledger.ledger import QueueScan
-from eventlog.publisher.send.log_feed import LogFeed, ids_in, new_documents, rebuild, recover
+from eventlog.publisher.send.log_feed import (
+    LogFeed,
+    ids_in,
+    look_at_recorded,
+    new_documents,
+    rebuild,
+)
 from eventlog.publisher.send.marks import Marks
 from eventlog.publisher.send.sending import Delivered, DeliveryResult
 from eventlog.publisher.send.serving import Sender
@@ -359,7 +365,7 @@ def _event_times(context: Context, record_ids: Sequence[int]) -> dict[int, str |
 
 def dry_run(context: Context) -> Iterator[str]:
     """Yield the documents of one scan: first the recorded deliveries, then the queue."""
-    state = recover(context)
+    state = look_at_recorded(context)
     for document in state.outbox.documents():
         built = rebuild(context, state.deliveries[document.place[0]], document.events)
         yield preview(context, built.delivery, built.events)

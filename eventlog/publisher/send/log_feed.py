@@ -43,7 +43,13 @@ from eventlog.publisher.ledger.delivery import (
     TriedKind,
     numbered,
 )
-from eventlog.publisher.ledger.in_flight import read_recorded, renumber, warn_of, write_entry
+from eventlog.publisher.ledger.in_flight import (
+    BacklogClaim,
+    read_recorded,
+    renumber,
+    warn_of,
+    write_entry,
+)
 from eventlog.publisher.send.database_clock import DatabaseClock, resumed, rounds_of, tried_of
 from eventlog.publisher.send.marks import Marks, keep_next_attempts
 from eventlog.publisher.send.outbox import Outbox, Place, Settled
@@ -69,12 +75,37 @@ def recover(context: Context) -> PublisherState:
     """
     context.ledger.recover()
     recorded, claim = read_recorded(context.log, context.ledger.consumer)
-    recorded = [_numbered(context, _of_epoch(context, delivery)) for delivery in recorded]
+    recorded = [_of_epoch(context, delivery) for delivery in recorded]
+    state = _state_of(context, recorded, claim)
+    used = context.used
+    used.delivery_no = max(used.delivery_no, *(delivery.number for delivery in recorded), 0)
+    return state
+
+
+def look_at_recorded(context: Context) -> PublisherState:
+    """Return the same state for a dry run, which writes nothing."""
+    context.ledger.recover()
+    return _state_of(context, *read_recorded(context.log, context.ledger.consumer))
+
+
+def _of_epoch(context: Context, delivery: Delivery) -> Delivery:
+    """Return a recorded delivery, under a new number if it is of an earlier epoch: the state that
+    the database has lost may have sent other events under the next document numbers of the
+    delivery, and a sink may have these numbers in names (spec/event-log.md 7.4).
+    """
+    if delivery.epoch == context.epoch:
+        return delivery
+    number = draw_delivery_no(context)
+    return renumber(context.log, delivery, number, context.epoch, context.ledger.consumer)
+
+
+def _state_of(
+    context: Context, recorded: Sequence[Delivery], claim: BacklogClaim | None
+) -> PublisherState:
+    recorded = [_numbered(context, delivery) for delivery in recorded]
     loading = unfinished(context)
     objects = _objects_of(context, recorded)
     context.log.commit()
-    used = context.used
-    used.delivery_no = max(used.delivery_no, *(delivery.number for delivery in recorded), 0)
     warn_of(claim)
     clock = DatabaseClock(context.log.connection, context.log.dialect)
     outbox = Outbox[Outgoing](rules_of(context.options), at_rest=Outgoing.at_rest)
@@ -103,17 +134,6 @@ def add_recorded(
     documents = restored(delivery, objects, clock, longest, is_single)
     outbox.restore(delivery.number, list(documents), delivery.last_number)
     outbox.continue_rounds(rounds_of(delivery.tried.values()))
-
-
-def _of_epoch(context: Context, delivery: Delivery) -> Delivery:
-    """Return a recorded delivery, under a new number if it is of an earlier epoch: the state that
-    the database has lost may have sent other events under the next document numbers of the
-    delivery, and a sink may have these numbers in names (spec/event-log.md 7.4).
-    """
-    if delivery.epoch == context.epoch:
-        return delivery
-    number = draw_delivery_no(context)
-    return renumber(context.log, delivery, number, context.epoch, context.ledger.consumer)
 
 
 def _numbered(context: Context, delivery: Delivery) -> Delivery:
