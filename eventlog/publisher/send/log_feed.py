@@ -77,8 +77,8 @@ def recover(context: Context) -> PublisherState:
     recorded, claim = read_recorded(context.log, context.ledger.consumer)
     recorded = [_of_epoch(context, delivery) for delivery in recorded]
     state = _state_of(context, recorded, claim)
-    used = context.used
-    used.delivery_no = max(used.delivery_no, *(delivery.number for delivery in recorded), 0)
+    numbers = [delivery.number for delivery in recorded]
+    context.used.delivery_no = max(context.used.delivery_no, *numbers, 0)
     return state
 
 
@@ -102,6 +102,7 @@ def _of_epoch(context: Context, delivery: Delivery) -> Delivery:
 def _state_of(
     context: Context, recorded: Sequence[Delivery], claim: BacklogClaim | None
 ) -> PublisherState:
+    """Return the state with these deliveries and this claim. Ends the transaction."""
     recorded = [_numbered(context, delivery) for delivery in recorded]
     loading = unfinished(context)
     objects = _objects_of(context, recorded)

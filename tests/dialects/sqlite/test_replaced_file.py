@@ -26,9 +26,10 @@ from eventlog.errors import (
 )
 from eventlog.model import Event
 from eventlog.publisher.context.context import Counters
-from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.declared.opening import open_context, open_unlocked
 from eventlog.publisher.declared.trigger_plan import planned_triggers
 from eventlog.publisher.publisher import Publisher
+from eventlog.publisher.send import dry_run
 from eventlog.sql import migrations
 from eventlog.sql.connect.connection import connect
 from eventlog.sql.port.driver_errors import as_database_errors
@@ -107,6 +108,12 @@ def replace(file: Path, by: Path) -> None:
     for ending in ("-wal", "-shm"):
         file.with_name(file.name + ending).unlink(missing_ok=True)
     by.replace(file)
+
+
+def recorded(file: Path) -> list[tuple[object, ...]]:
+    """The entries of deliveries."""
+    with closing(sqlite3.connect(file)) as conn:
+        return conn.execute("SELECT * FROM eventlog_inflight ORDER BY entry_no").fetchall()
 
 
 def waiting(file: Path) -> int:
@@ -333,6 +340,10 @@ def test_a_recorded_delivery_of_an_older_copy_replaces_no_document_of_the_state_
     put_back(older, file)
     code, _, error = run("--database-url", f"sqlite:///{file}", "db", "start-epoch")
     assert code == 0, error
+    with open_unlocked(load(sections, {}), Counters()) as context:
+        before = recorded(file)
+        assert "".join(dry_run(context)).count("event-id=") == 6
+        assert recorded(file) == before, "who only looks writes nothing"
     found = publish_without("grp")
     assert found.items() >= lost.items(), "no document was replaced"
     assert not waiting(file)
