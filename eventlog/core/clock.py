@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for_futures
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -59,7 +59,7 @@ class Machine:
         thread.start()
         return thread
 
-    def executor(self, most: int, name: str) -> AbstractContextManager[Executor]:
+    def executor(self, most: int, name: str) -> Executor:
         """Return an executor of at most ``most`` threads, whose names begin with ``name``."""
         return ThreadPoolExecutor(most, name)
 
@@ -128,7 +128,7 @@ def start_thread(run: Callable[[], object], name: str) -> threading.Thread:
     return _machine.start_thread(run, name)
 
 
-def executor(most: int, name: str) -> AbstractContextManager[Executor]:
+def executor(most: int, name: str) -> Executor:
     """Return an executor of at most ``most`` threads, whose names begin with ``name``."""
     return _machine.executor(most, name)
 

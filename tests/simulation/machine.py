@@ -88,10 +88,8 @@ class Machine(clock.Machine):
     def random_hex(self, count: int) -> str:
         return self._random.randbytes(count).hex()
 
-    @contextmanager
-    def executor(self, most: int, name: str) -> Iterator[Executor]:
-        with _Tasks(self._world) as tasks:
-            yield tasks
+    def executor(self, most: int, name: str) -> Executor:
+        return _Tasks(self._world)
 
     def wait_for_one(self, futures: Collection[Future[Any]]) -> None:
         self._wait(lambda: any(future.done() for future in futures))

@@ -446,11 +446,13 @@ def _build_decided(
     invalid: Sequence[InvalidRow] = ()
     conflicts = 0
     object_class, _ = object_of(group)
-    is_whole, is_deleted = has_whole_row(group), is_removed(object_class, current)
+    is_whole = is_deleted = False
+    if may_lack := object_class.may_lack_objects:
+        is_whole, is_deleted = has_whole_row(group), is_removed(object_class, current)
     if isinstance(current, FailedCondition):
         message = in_words(object_class, current)
         rows, invalid = [], [InvalidRow(one, "bad_filter", message) for one in ids_of(rows)]
-    elif may_be_absent(group) and not exists_for_reader(current):
+    elif may_lack and may_be_absent(group) and not exists_for_reader(current):
         if not is_deleted:
             gone, rows = ids_of(rows), []
     elif query_back is not None and current is None:

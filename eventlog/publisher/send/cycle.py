@@ -79,15 +79,17 @@ def _cycle(session: PublisherSession, *, must_read: bool) -> Delivered:
     context, state = session.context, session.state
     feed = LogFeed(session)
     sender = Sender(state.outbox, feed, context.options, context.counters, session.halted)
-    if state.pause is not None or state.outbox.count or state.loading is not None:
+    if state.pause is not None or state.outbox.size or state.loading is not None:
         # Otherwise nothing is sent before the next window has been read.
         session.read_pause()
         context.log.commit()
-    ended = sender.serve(is_empty=not must_read)
+    ended = None  # an empty outbox is not asked: nearly every cycle of a quiet log begins so
+    if not must_read or state.outbox.size or state.outbox.resume_at > monotonic():
+        ended = sender.serve(is_empty=not must_read)
     if ended is None:
         ended = _read_and_send(session, sender)
         if ended.result is DeliveryResult.DONE and not ended.more:
-            last = sender.serve(is_empty=True)
+            last = sender.serve(is_empty=True) if state.outbox.size else session.halted()
             if last is not None and last.result is not DeliveryResult.DONE:
                 ended = last
             elif state.passed.has_free:  # rows that the scan has passed over can be sent now

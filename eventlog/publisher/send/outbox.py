@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from enum import Enum
 from itertools import chain
 from math import inf
+from operator import attrgetter
 from typing import Generic, NamedTuple
 
 from eventlog.errors import ReceiverUnavailable
@@ -36,6 +37,7 @@ from eventlog.publisher.send.policy import (
 )
 
 Place = tuple[int, ...]
+_events = attrgetter("events")
 
 
 class Do(Enum):
@@ -159,11 +161,11 @@ class Outbox(Generic[E]):
 
     def documents(self) -> Iterator[Document[E]]:
         """Yield the documents in order."""
-        return chain.from_iterable(batch.values() for batch in self._batches.values())
+        return chain.from_iterable(map(dict.values, self._batches.values()))
 
     def events(self) -> Iterator[E]:
         """Yield the events without a result, in order."""
-        return chain.from_iterable(document.events for document in self.documents())
+        return chain.from_iterable(map(_events, self.documents()))
 
     @property
     def in_air(self) -> int:
@@ -186,7 +188,7 @@ class Outbox(Generic[E]):
         """
         return (
             one
-            for one in self.documents()
+            for one in (() if self._queues is None else self.documents())
             if one.place not in self._in_air
             and policy.is_waiting(one)
             and one.attempts is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Final, Generic, Protocol
 
 from eventlog.core.clock import chance, executor, first_done, monotonic, wait_for_all
@@ -78,6 +78,7 @@ class Sender(Generic[E]):
         self._outbox, self._feed, self._options = outbox, feed, options
         self._counters, self._halted = counters, halted
         self._in_air: dict[Future[Answer | ReceiverUnavailable], Document[E]] = {}
+        self._threads: Executor | None = None  # while several documents are sent at once
         self._saved_at = monotonic()
         self._ended = Delivered(DeliveryResult.DONE)
 
@@ -86,18 +87,20 @@ class Sender(Generic[E]):
         ``is_empty`` is true if the feed has just had nothing.
         """
         self._ended = Delivered(DeliveryResult.DONE)
-        with ExitStack() as stack:
-            try:
-                must_read = self._serve(is_empty, stack)
-            except ReceiverUnavailable as lost:
-                self._outbox.put_back()
-                self._outbox.pause(monotonic())
-                self._ended, must_read = Delivered.unavailable(lost), False
-            except CycleRepeats:
-                self._settle_in_air()
-                raise
-            finally:
+        try:
+            must_read = self._serve(is_empty)
+        except ReceiverUnavailable as lost:
+            self._outbox.put_back()
+            self._outbox.pause(monotonic())
+            self._ended, must_read = Delivered.unavailable(lost), False
+        except CycleRepeats:
+            self._settle_in_air()
+            raise
+        finally:
+            if self._threads is not None:
                 self._lose_in_air()
+                self._threads.shutdown()
+                self._threads = None
         ended = self._ended
         if ended.result is DeliveryResult.UNAVAILABLE:
             self._feed.lost()
@@ -111,9 +114,8 @@ class Sender(Generic[E]):
             return Delivered(DeliveryResult.RETRY, full, in_short=full)
         return ended
 
-    def _serve(self, is_empty: bool, stack: ExitStack) -> bool:
+    def _serve(self, is_empty: bool) -> bool:
         """Send as ``serve`` does. Return True if the feed must be asked for more."""
-        threads: Executor | None = None
         while True:
             is_halted = self._ended.result is not DeliveryResult.DONE or self._halted() is not None
             step = (
@@ -121,11 +123,7 @@ class Sender(Generic[E]):
             )
             match step.do:
                 case Do.SEND:
-                    if threads is None and self._has_several:
-                        threads = stack.enter_context(
-                            executor(self._options.concurrency, "eventlog-send")
-                        )
-                    self._begin(step, threads)
+                    self._begin(step)
                 case Do.SAVE:
                     self._save()
                 case Do.DOUBT:
@@ -143,25 +141,23 @@ class Sender(Generic[E]):
                     self._save()
                     return False
 
-    @property
-    def _has_several(self) -> bool:
-        return self._options.concurrency > 1 and self._outbox.count > 1
-
     def _save(self) -> None:
         if not self._feed.is_saved():
             self._feed.save()
         self._saved_at = monotonic()
 
-    def _begin(self, step: Step[E], threads: Executor | None) -> None:
-        """Send a document; in another thread if there are ``threads``."""
+    def _begin(self, step: Step[E]) -> None:
+        """Send a document; in another thread once there were several documents."""
+        if self._threads is None and self._options.concurrency > 1 and self._outbox.count > 1:
+            self._threads = executor(self._options.concurrency, "eventlog-send")
         document = self._outbox.begin(step)
         ready = None if document is None else self._feed.prepare(document)
         if ready is None:
             return
-        if threads is None:
+        if self._threads is None:
             self.settle(ready, send_document(self._feed, ready))
         else:
-            self._in_air[threads.submit(send_document, self._feed, ready)] = ready
+            self._in_air[self._threads.submit(send_document, self._feed, ready)] = ready
 
     def _settle_in_air(self) -> None:
         """Wait for the documents that are being sent, and save what the receiver has answered: an
