@@ -17,6 +17,7 @@ from shared import Objects, apply_event, execute, fetch, statuses, url_of, wait_
 from eventlog.cli import cli
 from eventlog.config.load import Config, load
 from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.catalog_watcher import CatalogWatcher
 from eventlog.publisher.declared.opening import open_context
 from eventlog.publisher.feeds.queue import read_claimed_objects
 from eventlog.publisher.ledger.in_flight import BacklogClaim
@@ -121,8 +122,9 @@ def cycles(session: PublisherSession) -> list[Delivered]:
     return ends
 
 
+@pytest.mark.parametrize("comes_back", [False, True])
 def test_a_snapshot_waits_for_a_class_whose_triggers_still_log_another_key(
-    database: sa.Engine, tmp_path: Path
+    database: sa.Engine, tmp_path: Path, comes_back: bool
 ) -> None:
     """The triggers would log the delete of an object by a name that the snapshot does not have."""
     execute(
@@ -141,8 +143,14 @@ def test_a_snapshot_waits_for_a_class_whose_triggers_still_log_another_key(
         {},
     )
     sink = Collecting()
+    if comes_back:  # the class was unavailable when the consumer started
+        execute(database, "ALTER TABLE usr RENAME TO away")
     with open_context(config, Counters()) as context:
-        session = PublisherSession(context, recover(context), sink)
+        watcher = CatalogWatcher(context)
+        if comes_back:
+            execute(database, "ALTER TABLE away RENAME TO usr")
+            assert watcher.refresh()
+        session = PublisherSession(watcher.context, recover(context), sink)
         ends = cycles(session)
         assert "class usr: its triggers log the key id, and its key is no" in ends[-1].reason
         assert "eventlog triggers apply" in ends[-1].reason

@@ -448,8 +448,8 @@ class Context:
     """A function that reads the present classes, None = the classes do not change. The function
     raises ConfigError, TriggerError, DatabaseError.
     """
-    captured: tuple[str, ...] = ()
-    """The tables whose triggers fill the log."""
+    captured: Callable[[Catalog], Collection[str]] = lambda _: ()
+    """A function that returns the tables of these classes whose triggers fill the log."""
     observer: Observer = SILENT
     """The observer, which is informed of the work."""
     epoch: str = ""
@@ -543,7 +543,7 @@ def owned_tables(
     db: OpenDatabase,
     options: PublisherOptions,
     schema: str | None,
-    tables: Sequence[str],
+    tables: Collection[str],
 ) -> Sequence[str]:
     """Return the tables that the publisher's user owns. Return none if there is no loopback user,
     or if the settings determine what happens to loopback rows.
@@ -577,7 +577,8 @@ def warn_at_start(context: Context) -> None:
         _log.error("%s", unavailable_in_words(name, error), extra={"code": error.code})
     if context.log.table.writes_utc:
         _log.warning("%s", utc_anyway(context.log))
-    tables = owned_tables(context.log.db, options, context.catalog.schema, context.captured)
+    captured = context.captured(context.catalog)
+    tables = owned_tables(context.log.db, options, context.catalog.schema, captured)
     context.log.commit()
     if tables:
         _log.warning(

@@ -228,7 +228,7 @@ def open_unlocked(
                 counters,
                 ledger,
                 reread=lambda: read_catalog(log, config),
-                captured=captured_tables(config, catalog),
+                captured=partial(captured_tables, config),
             )
             yield under_epoch(context, entry.epoch)
 

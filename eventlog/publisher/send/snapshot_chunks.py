@@ -149,7 +149,7 @@ def _keys_of_other_names(context: Context, loading: UnfinishedSnapshot) -> dict[
         loading.reached, loading.objects = None, 0
     reasons = {}
     triggers = triggers_of(context.log.dialect)
-    recorded = triggers.recorded_keys(context.log, context.captured)
+    recorded = triggers.recorded_keys(context.log, context.captured(context.catalog))
     for name, logged in recorded.items():
         found = context.catalog.log_name(name)
         if found is None or found.child is not None:
