@@ -497,6 +497,20 @@ def test_a_refused_event_is_an_error_of_this_consumer_alone(log: sa.Engine) -> N
 
 
 @ON_ONE
+def test_an_event_that_is_refused_at_a_flush_is_an_error_of_its_consumer(log: sa.Engine) -> None:
+    write(log, 1)
+    told = [{"1": EventResult(Level.ERROR, "no")}]
+
+    class Late(Collecting):
+        def flush(self) -> dict[str, EventResult]:
+            return told.pop() if self.documents and told else {}
+
+    with opened(consumer(log)) as context:
+        publish_once(context, Late())
+    assert fetch(log, "SELECT record_id, code FROM eventlog_error") == [(1, "receiver")]
+
+
+@ON_ONE
 def test_a_retry_parks_its_object_and_the_others_go_on(log: sa.Engine) -> None:
     write(log, 1, 2)
     tries: list[str] = []
@@ -885,6 +899,24 @@ def test_a_row_that_the_receiver_has_applied_goes_again_under_the_next_number(
     write(log, 1, event_type=2)
     # The event may have later rows now: the receiver would pass over an id of an earlier event.
     assert consume(consumer(log)) == ["1.2"]
+
+
+@ON_ONE
+def test_what_the_receiver_has_applied_under_a_later_number_goes_again_under_the_one_after_it(
+    log: sa.Engine, command: Run
+) -> None:
+    delete = "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'usr', 'idu=1')"
+    execute(log, delete, delete)
+    told = iter(({"1": Level.RETRY},))
+
+    def judge(_: Document) -> Answer:
+        return Answer({one: EventResult(level, "no") for one, level in next(told, {}).items()})
+
+    with pytest.raises(ReceiverUnavailable):
+        consume(consumer(log), judge)
+    assert consume(consumer(log), judge) == ["1", "2.2"]
+    command("requeue", "--consumer", "search", "--ids", "2")
+    assert consume(consumer(log)) == ["2.3"]
 
 
 @SOAKED_ON_POSTGRESQL

@@ -8,7 +8,7 @@ module.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
@@ -22,10 +22,11 @@ from eventlog.publisher.context.context import Context, Counters, report_missing
 from eventlog.publisher.ledger.letters import Letter, add_letters
 from eventlog.publisher.send.policy import Document, has_letter, tries_at
 from eventlog.publisher.send.sending import why_refused
-from eventlog.sql.log.errors import add_errors, add_object_errors
+from eventlog.sql.log.errors import PUT_BACK, add_errors, add_object_errors
 
 _ids_of: Final = itemgetter(Outgoing._fields.index("ids"))
 _outcomes_of: Final = itemgetter(Outgoing._fields.index("outcomes"))
+_attempts_of: Final = itemgetter(Outgoing._fields.index("attempts"))
 
 
 @dataclass(slots=True)
@@ -146,6 +147,20 @@ class Marks:
             if number > 1:
                 self.next_ids[first] = f"{event.event_id}.{number}"
 
+    def _keep_applied(self, known: Mapping[int, int]) -> None:
+        """Keep the attempt numbers under which a consumer's receiver has applied events, unless
+        they are ``known``: if the rows are requested again, they need the next number
+        (spec/event-log.md 7.4).
+        """
+        for events in self.answered:
+            if max(map(_attempts_of, events), default=1) > 1:
+                for event in events:
+                    first = record_id_of(event.event_id)
+                    if event.attempts > known.get(first, 1) and first not in self.next_ids:
+                        self.next_ids[first] = event.sent_id
+                        message = f"applied as event {event.sent_id}"
+                        self.errors.append(InvalidRow(first, PUT_BACK, message))
+
     def add_outcomes(self, several: Iterable[RowOutcomes]) -> None:
         """Add the rows of events whose marks do not depend on an answer."""
         for outcomes in several:
@@ -161,6 +176,8 @@ class Marks:
         one statement. ``ended`` is the number of a delivery that is done.
         """
         deletes = context.options.delete_from_log
+        if context.ledger.consumer:
+            self._keep_applied(context.attempts)
         alone = ended is not None and not self.errors and not self.object_errors
         unmarked = context.ledger.write(
             self.statuses, self.retained, deletes=deletes, ended=ended, alone=alone
