@@ -13,7 +13,8 @@ import socket
 import tempfile
 import threading
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -43,12 +44,9 @@ def main() -> None:
         "--rounds", type=int, default=3, help="times that each is run (default %(default)s)"
     )
     options = parser.parse_args()
-    ports: multiprocessing.Queue[int] = multiprocessing.Queue()
-    receiver = multiprocessing.Process(target=_receive, args=(ports,), daemon=True)
-    receiver.start()
-    address = f"http://127.0.0.1:{ports.get()}/"
     found: dict[tuple[str, int, int], list[tuple[float, float]]] = {case: [] for case in _CASES}
     with (
+        receiver() as address,
         common.server() as bench,
         tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory,
     ):
@@ -59,7 +57,6 @@ def main() -> None:
             for case, taken in found.items():
                 common.fill(bench, options.rows)
                 taken.append(_publish(file, bench.url, address, *case))
-    receiver.terminate()
     print("\n| format | events of a document | concurrency | events/s | client CPU us an event |")
     print("|---|---|---|---|---|")
     for (name, size, concurrency), taken in found.items():
@@ -91,8 +88,19 @@ def _publish(
     return counters.events_sent / seconds, cpu / counters.events_sent
 
 
+@contextmanager
+def receiver() -> Iterator[str]:
+    """The address of a receiver, a separate process, that answers every request with 200."""
+    ports: multiprocessing.Queue[int] = multiprocessing.Queue()
+    process = multiprocessing.Process(target=_receive, args=(ports,), daemon=True)
+    process.start()
+    try:
+        yield f"http://127.0.0.1:{ports.get()}/"
+    finally:
+        process.terminate()
+
+
 def _receive(ports: Any) -> None:
-    """Answer every request with 200."""
     with socket.create_server(("127.0.0.1", 0), backlog=50) as server:
         ports.put(server.getsockname()[1])
         while True:
