@@ -802,12 +802,13 @@ def test_what_was_refused_for_a_consumer_is_shown_and_put_back_for_it_alone(
 
 
 @ON_ONE
-def test_what_is_refused_for_a_consumer_under_a_later_number_goes_again_under_it(
-    log: sa.Engine, command: Run
+@pytest.mark.parametrize(("answer", "again"), [(Level.ERROR, "2.2"), (Level.SUCCESS, "2.3")])
+def test_what_was_refused_under_a_later_number_goes_again_under_it_and_what_was_applied_under_the_next(
+    log: sa.Engine, command: Run, answer: Level, again: str
 ) -> None:
     delete = "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'usr', 'idu=1')"
     execute(log, delete, delete)
-    told = iter(({"1": Level.RETRY}, {"2.2": Level.ERROR}))
+    told = iter(({"1": Level.RETRY}, {"2.2": answer}))
 
     def judge(_: Document) -> Answer:
         return Answer({one: EventResult(level, "no") for one, level in next(told, {}).items()})
@@ -815,8 +816,8 @@ def test_what_is_refused_for_a_consumer_under_a_later_number_goes_again_under_it
     with pytest.raises(ReceiverUnavailable):
         consume(consumer(log), judge)
     assert consume(consumer(log), judge) == ["1", "2.2"]
-    command("requeue", "--consumer", "search")
-    assert consume(consumer(log)) == ["2.2"]
+    command("requeue", "--consumer", "search", "--ids", "2")
+    assert consume(consumer(log)) == [again]
 
 
 @ON_ONE
@@ -899,24 +900,6 @@ def test_a_row_that_the_receiver_has_applied_goes_again_under_the_next_number(
     write(log, 1, event_type=2)
     # The event may have later rows now: the receiver would pass over an id of an earlier event.
     assert consume(consumer(log)) == ["1.2"]
-
-
-@ON_ONE
-def test_what_the_receiver_has_applied_under_a_later_number_goes_again_under_the_one_after_it(
-    log: sa.Engine, command: Run
-) -> None:
-    delete = "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'usr', 'idu=1')"
-    execute(log, delete, delete)
-    told = iter(({"1": Level.RETRY},))
-
-    def judge(_: Document) -> Answer:
-        return Answer({one: EventResult(level, "no") for one, level in next(told, {}).items()})
-
-    with pytest.raises(ReceiverUnavailable):
-        consume(consumer(log), judge)
-    assert consume(consumer(log), judge) == ["1", "2.2"]
-    command("requeue", "--consumer", "search", "--ids", "2")
-    assert consume(consumer(log)) == ["2.3"]
 
 
 @SOAKED_ON_POSTGRESQL
