@@ -147,19 +147,19 @@ class Marks:
             if number > 1:
                 self.next_ids[first] = f"{event.event_id}.{number}"
 
-    def _keep_applied(self, known: Mapping[int, int]) -> None:
-        """Keep the attempt numbers under which a consumer's receiver has applied events, unless
-        they are ``known``: if the rows are requested again, they need the next number
-        (spec/event-log.md 7.4).
+    def _applied(self, known: Mapping[int, int]) -> dict[int, str]:
+        """Return the later event-ids under which a consumer's receiver has applied events, by the
+        record_id of the first row, unless their numbers are ``known``: if the rows are requested
+        again, they need the next number (spec/event-log.md 7.4).
         """
+        found: dict[int, str] = {}
         for events in self.answered:
             if max(map(_attempts_of, events), default=1) > 1:
                 for event in events:
                     first = record_id_of(event.event_id)
                     if event.attempts > known.get(first, 1) and first not in self.next_ids:
-                        self.next_ids[first] = event.sent_id
-                        message = f"applied as event {event.sent_id}"
-                        self.errors.append(InvalidRow(first, PUT_BACK, message))
+                        found[first] = event.sent_id
+        return found
 
     def add_outcomes(self, several: Iterable[RowOutcomes]) -> None:
         """Add the rows of events whose marks do not depend on an answer."""
@@ -176,9 +176,12 @@ class Marks:
         one statement. ``ended`` is the number of a delivery that is done.
         """
         deletes = context.options.delete_from_log
-        if context.ledger.consumer:
-            self._keep_applied(context.attempts)
-        alone = ended is not None and not self.errors and not self.object_errors
+        applied = self._applied(context.attempts) if context.ledger.consumer else {}
+        errors = [
+            *self.errors,
+            *((row, PUT_BACK, f"applied as event {one}") for row, one in applied.items()),
+        ]
+        alone = ended is not None and not errors and not self.object_errors
         unmarked = context.ledger.write(
             self.statuses, self.retained, deletes=deletes, ended=ended, alone=alone
         )
@@ -192,8 +195,8 @@ class Marks:
         if context.options.dead_letters:
             self._write_letters(context)
         add_object_errors(context.log, self.object_errors, context.ledger.consumer)
-        if self.errors:
-            add_errors(context.log, self.errors, context.ledger.consumer, self.next_ids)
+        if errors:
+            add_errors(context.log, errors, context.ledger.consumer, self.next_ids | applied)
             known = context.attempts
             for row, event_id in self.next_ids.items():
                 known[row] = max(known.get(row, 1), attempt_of(event_id))
