@@ -5,7 +5,8 @@
 
 A case runs with some events and with twice as many, each time as the command line; the difference
 belongs to the events alone, and not to the start. What opcodes do not show: the time within a
-function that is written in C, such as a wait.
+function that is written in C, such as a wait. The cases of single changes differ by a twentieth from
+run to run, with the number of polls before the publisher sleeps.
 """
 
 from __future__ import annotations
