@@ -306,8 +306,14 @@ def check_consumer(config: Config, consumer: str | None) -> None:
 
 
 def user_here() -> str:
-    """Return who runs the command, as the error table and a pause record it."""
-    return f"{getpass.getuser()} on {socket.gethostname()}"
+    """Return who runs the command, as the error table and a pause record it: in a container a user
+    may have a number and no name.
+    """
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # Python 3.13 raises OSError, those before it KeyError
+        user = f"uid {os.getuid()}"
+    return f"{user} on {socket.gethostname()}"
 
 
 def end_change(log: OpenLog, *, dry: bool) -> None:

@@ -355,6 +355,22 @@ def test_one_run_of_a_paused_publisher_ends_with_1(log: sa.Engine, run: Run) -> 
     assert (code, out, "[paused]" in error) == (1, "", True)
 
 
+def test_a_user_without_a_name_is_recorded_by_number(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'app.db'}")
+    make_log(engine)
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 12345)  # who has none in a container either
+    on = ("--database-url", url_of(engine))
+    code, _, error = run(*on, "pause", "--reason", "an upgrade")
+    assert code == 0, error
+    code, out, _ = run(*on, "resume")
+    assert (code, "it was paused by uid 12345 on " in out) == (0, True)
+    engine.dispose()
+
+
 @ANY_DATABASE
 def test_an_unknown_consumer_and_an_empty_reason_are_refused(log: sa.Engine, run: Run) -> None:
     on = ("--database-url", url_of(log), "pause", "--reason")
