@@ -27,11 +27,10 @@ Random = Callable[[], float]
 class Machine:
     """The clocks, the randomness and the threads of the machine."""
 
-    def monotonic(self) -> float:
-        """Return the seconds of a clock that never goes back; only the difference of two results
-        has a meaning.
-        """
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
+    """Return the seconds of a clock that never goes back; only the difference of two results has a
+    meaning.
+    """
 
     def cpu_time(self) -> float:
         """Return the seconds of CPU that this process has used."""

@@ -741,7 +741,7 @@ def test_several_observers_get_every_report() -> None:
             return 3.0
 
     one, other = Listener(), Listener()
-    both = join_observers(one, SILENT, other)
+    both = join_observers(join_observers(one, SILENT, Observer()), other)
     document = Document(1, 1, b"", ())
     both.answered(document, Answer(), seconds=0.5)
     both.disconnected()

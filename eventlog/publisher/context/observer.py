@@ -578,11 +578,20 @@ class Observer:
 SILENT: Final = Observer()
 
 
+_NOTES: Final = tuple(name for name, method in vars(Observer).items() if isfunction(method))
+
+
 class _Several(Observer):
-    """Several observers as one observer: each call is passed on to all of the observers."""
+    """Several observers as one observer: each call is passed on to all of the observers that have
+    a method for it.
+    """
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
+        for note in _NOTES:
+            if note not in vars(_Several):
+                called = [getattr(one, note) for one in observers if _overrides(one, note)]
+                setattr(self, note, called[0] if len(called) == 1 else _each_of(called))
 
     @property
     def wants_deliveries(self) -> bool:
@@ -602,18 +611,17 @@ class _Several(Observer):
         return min(one.queue_cap for one in self._observers)
 
 
-def _fan_out(note: str) -> Callable[..., None]:
-    def call(self: _Several, *arguments: Any, **named: Any) -> None:
-        for one in self._observers:
-            getattr(one, note)(*arguments, **named)
+def _overrides(observer: Observer, note: str) -> bool:
+    # What several observers have for it stands in the object.
+    return getattr(getattr(observer, note), "__func__", None) is not vars(Observer)[note]
+
+
+def _each_of(called: Sequence[Callable[..., None]]) -> Callable[..., None]:
+    def call(*arguments: Any, **named: Any) -> None:
+        for each in called:
+            each(*arguments, **named)
 
     return call
-
-
-# Every method of an observer that returns nothing is called for each of several observers.
-for _note, _method in vars(Observer).items():
-    if isfunction(_method) and _note not in vars(_Several):
-        setattr(_Several, _note, _fan_out(_note))
 
 
 def join_observers(*observers: Observer) -> Observer:

@@ -176,11 +176,11 @@ class Marks:
         one statement. ``ended`` is the number of a delivery that is done.
         """
         deletes = context.options.delete_from_log
+        errors: Sequence[tuple[int, str, str]] = self.errors
         applied = self._applied(context.attempts) if context.ledger.consumer else {}
-        errors = [
-            *self.errors,
-            *((row, PUT_BACK, f"applied as event {one}") for row, one in applied.items()),
-        ]
+        if applied:
+            put_back = ((row, PUT_BACK, f"applied as event {one}") for row, one in applied.items())
+            errors = [*errors, *put_back]
         alone = ended is not None and not errors and not self.object_errors
         unmarked = context.ledger.write(
             self.statuses, self.retained, deletes=deletes, ended=ended, alone=alone
@@ -194,7 +194,8 @@ class Marks:
             keep_next_attempts(context, chain.from_iterable(self.answered), unmarked.taken)
         if context.options.dead_letters:
             self._write_letters(context)
-        add_object_errors(context.log, self.object_errors, context.ledger.consumer)
+        if self.object_errors:
+            add_object_errors(context.log, self.object_errors, context.ledger.consumer)
         if errors:
             add_errors(context.log, errors, context.ledger.consumer, self.next_ids | applied)
             known = context.attempts
