@@ -1354,11 +1354,13 @@ class Auditor:
         return set[Key]().union(*excuses.values())
 
     def _refused_objects(self) -> set[Key]:
-        """Return the objects of events that the format itself has refused."""
+        """Return the objects of events that the format itself has refused, also those whose rows are
+        removed."""
         if not self._world.refuses_values:
             return set()
         found = self._ask(
-            "SELECT table_name, table_key FROM eventlog WHERE record_id IN (SELECT record_id FROM eventlog_error)"
+            "SELECT table_name, table_key FROM eventlog WHERE record_id IN (SELECT record_id FROM eventlog_error) "
+            "UNION SELECT table_name, table_key FROM removed_rows WHERE record_id IN (SELECT record_id FROM removed_lines)"
         )
         return {(class_of(table), key) for table, key in found}
 

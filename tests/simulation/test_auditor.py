@@ -12,7 +12,9 @@ from at_sending import AtSending
 from disk import Disk
 from entries import events_in_position, events_of_entry, seconds_of
 from excuses import ENOUGH, Excuse, too_often
+from plans import plan_of
 from scheduler import Process, Scheduler
+from world import World as WholeWorld
 
 from eventlog.core.rows.events import Outgoing
 from eventlog.errors import ReceiverUnavailable
@@ -167,3 +169,17 @@ def test_no_two_documents_of_a_source_have_one_number_while_they_are_sent(tmp_pa
     assert world.failures == [
         "document 3-2 has the events ['b'], and one of the same number has ['a']"
     ]
+
+
+def test_what_the_format_refused_may_differ_once_its_rows_are_removed() -> None:
+    world = WholeWorld({**plan_of(1), "format": "qlik-messages", "steps": []})
+    session = world.application.session
+    for statement in (
+        "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'doc', 'code=a')",
+        "INSERT INTO eventlog_error (record_id, code, message) SELECT record_id, 'receiver', 'several' FROM eventlog",
+        "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'doc', 'code=b')",
+        "DELETE FROM eventlog",
+        "DELETE FROM eventlog_error",
+    ):
+        session.execute(statement)
+    assert world.auditor._refused_objects() == {("doc", "code=a")}
