@@ -79,6 +79,7 @@ def run_many(
     ``kept`` gets the plan and the story of each that fails, under the name of its seed.
     """
     until, failed, report = time.monotonic() + seconds, 0, Report()
+    gc.freeze()  # the modules stay
     for number, plan in enumerate(plans):
         if time.monotonic() > until or failed >= most:
             break
