@@ -597,6 +597,8 @@ class Auditor:
         """Return True if a receiver may lack an event of an object."""
         may = (
             key in self._world.replica_of(receiver).refused
+            # The copy has what it refused before it was emptied.
+            or receiver in self._lacks_reset
             or (receiver, key) in self.given_up
             or key in self.unsure
         )

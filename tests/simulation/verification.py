@@ -564,6 +564,7 @@ def _always_there(world: World, report: VerifyReport, before: _Before) -> set[Ke
         )
     }
     classes = {class_of(name) for name in report.classes}
+    deleted |= world.application.unlogged
     there = (before.objects & world.application.objects().keys()) - deleted
     return {key for key in there if key[0] in classes}
 
