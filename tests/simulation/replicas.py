@@ -116,6 +116,8 @@ class Receiver:
         """Of a lenient receiver: what it has applied behind a retry, by the event-id of the
         retry.
         """
+        self._behind_refused: defaultdict[Key, dict[str, set[str]]] = defaultdict(dict)
+        """What it has applied behind refused events, by the object and the refused event-id."""
 
     def _draws(self, what: str, event_id: str) -> bool:
         probability = self.mood.get(what, 0.0)
@@ -200,7 +202,8 @@ class Receiver:
             self._world.tell(f"  {self.name} will refuse {' '.join(late)}")
             before = self._late[1] if self._late[0] is process else {}
             self._late = process, before | late
-            self.replica.refused.update(map(object_of, late.values()))
+            for event in late.values():
+                self._note_refused(event)
         return late
 
     @property
@@ -234,15 +237,20 @@ class Receiver:
                 verdicts[one] = EventResult(Level.RETRY, "later")
             elif self._refuses("error", one):
                 verdicts[one] = EventResult(Level.ERROR, "bad")
-                self.replica.refused.add(key)
+                self._note_refused(event)
             elif self._refuses("fatal", one):
                 verdicts[one] = EventResult(Level.FATAL, "stop")
-                self.replica.refused.add(key)
+                self._note_refused(event)
             else:
                 good.append(event)
                 if self._draws("warning", one):
                     verdicts[one] = EventResult(Level.WARNING, "hm")
         return good, verdicts
+
+    def _note_refused(self, event: Event) -> None:
+        key = object_of(event)
+        self.replica.refused.add(key)
+        self._behind_refused[key].setdefault(event.event_id, set())
 
     def _is_poison(self, event: Event) -> bool:
         return self.is_poison_key(object_of(event))
@@ -264,6 +272,9 @@ class Receiver:
         for event in events:
             overtaking = self._overtaken.get(event.event_id)
             if self.replica.apply(event):
+                for refused, behind in self._behind_refused.get(object_of(event), {}).items():
+                    if refused not in self.replica.applied:
+                        behind.add(event.event_id)
                 is_in_order = overtaking is None or not overtaking.ahead
                 self._world.auditor.is_applied(self.name, event, is_in_order)
             else:
@@ -298,7 +309,7 @@ class Receiver:
 
     def _pass_over(self, event: Event) -> None:
         """Note an event that comes again under an event-id that was applied. If what it has
-        overtaken was applied meanwhile, the object goes back to an older state: docs/guides/receivers.md
+        overtaken, or what was refused before it, was applied meanwhile, the object goes back to an older state: docs/guides/receivers.md
         says so of an answer that the publisher never got or could not record, and of no other."""
         for event_id, one in self._overtaken.items():
             if event.event_id in one.ahead and event_id in self.replica.applied:
@@ -307,6 +318,10 @@ class Receiver:
                         f"{self.name} applied {event.event_id} behind {event_id}, which came again, and "
                         f"{event.event_id} came again under its old event-id"
                     )
+                self._world.auditor.goes_back(self.name, object_of(event))
+        for refused, behind in self._behind_refused.get(object_of(event), {}).items():
+            if event.event_id in behind and refused in self.replica.applied:
+                behind.remove(event.event_id)
                 self._world.auditor.goes_back(self.name, object_of(event))
 
     @property
