@@ -1,8 +1,8 @@
-"""``eventlog`` under a count of the opcodes that it executes, in all its threads.
+"""``eventlog`` under a count of the opcodes that it executes, in all its threads, and of its cycles.
 
 python bench/counted.py FILE ARGUMENT ...
 
-FILE gets the number. The product is that of PYTHONPATH, so that another tree can be counted. The
+FILE gets both numbers. The product is that of PYTHONPATH, so that another tree can be counted. The
 command runs some thirty times as slowly as it does otherwise, and its clock a thousand times, so
 that nothing is done because time has passed.
 """
@@ -21,7 +21,7 @@ time.monotonic = lambda: _begun + (_monotonic() - _begun) / 1000
 
 from eventlog.__main__ import main  # noqa: E402 - what it imports takes the clock
 
-executed = 0
+executed = cycles = 0
 
 
 def _in_frame(frame: FrameType, event: str, _: Any) -> Any:
@@ -32,8 +32,10 @@ def _in_frame(frame: FrameType, event: str, _: Any) -> Any:
 
 
 def _begin(frame: FrameType, event: str, argument: Any) -> Any:
+    global cycles
     if frame.f_code.co_filename == __file__:  # the clock
         return None
+    cycles += frame.f_code.co_name == "run_cycle"
     frame.f_trace_opcodes, frame.f_trace_lines = True, False
     return _in_frame
 
@@ -47,4 +49,4 @@ if __name__ == "__main__":
         main()
     finally:
         sys.settrace(None)
-        result.write_text(str(executed))
+        result.write_text(f"{executed} {cycles}")
