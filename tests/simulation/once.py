@@ -81,6 +81,7 @@ def run(
         publisher.run_once(world.stop_of(process))
     except EventlogError:  # all may be well again before the supervisor sees it
         process.start["mood"] |= bool(receiver.mood) or world.away > 0
+        process.start["steady"] &= _is_steady(world)
         raise
     if process.is_stopping:
         return

@@ -117,7 +117,7 @@ class Receiver:
         retry.
         """
         self._behind_refused: defaultdict[Key, dict[str, set[str]]] = defaultdict(dict)
-        """What it has applied behind refused events, by the object and the refused event-id."""
+        """What it has applied after refused events, by the object and the refused event-id."""
 
     def _draws(self, what: str, event_id: str) -> bool:
         probability = self.mood.get(what, 0.0)
