@@ -117,23 +117,30 @@ def _has_no_new_row(ended: Ended) -> bool:
     return not ended.world.application.session.execute(sql, (row,)).fetchone()[0]
 
 
+_HAS_LINE = (
+    "SELECT count(*) FROM eventlog_error "
+    "WHERE record_id = ? AND coalesce(consumer, '') = ? AND code "
+)
+
+
+def _row_to_skip(ended: Ended) -> tuple[str, str]:
+    """Return the row of ``skip --ids`` and the consumer, empty for the publisher."""
+    words = ended.words
+    consumer = words[words.index("--consumer") + 1] if "--consumer" in words else ""
+    return words[words.index("--ids") + 1], consumer
+
+
 def _is_asked_for_again(ended: Ended) -> bool:
     """Return True if the row of ``skip --ids`` is not refused any more: somebody has asked for it
     again meanwhile, or a row of ``resync`` counts in its place. A consumer may have been killed
     before it recorded the refusal."""
     execute = ended.world.application.session.execute
-    consumer = (
-        ended.words[ended.words.index("--consumer") + 1] if "--consumer" in ended.words else ""
-    )
-    row = ended.words[ended.words.index("--ids") + 1]
-    sql = (
-        "SELECT count(*) FROM eventlog_error "
-        "WHERE record_id = ? AND coalesce(consumer, '') = ? AND code = 'superseded'"
-    )
-    if execute(sql, (row, consumer)).fetchone()[0]:
+    row, consumer = _row_to_skip(ended)
+    if execute(_HAS_LINE + "= 'superseded'", (row, consumer)).fetchone()[0]:
         return True
     if consumer:
-        recorded = sql.replace("= 'superseded'", "IN ('receiver', 'too_large')") + (
+        recorded = _HAS_LINE + (
+            "IN ('receiver', 'too_large')"
             # A reset forgets what was refused before it.
             " AND error_time >= (SELECT begun FROM eventlog_consumer WHERE name = consumer)"
         )
@@ -141,6 +148,12 @@ def _is_asked_for_again(ended: Ended) -> bool:
         return not is_refused or consumer in ended.world.auditor.asked_again
     sql = "SELECT count(*) FROM eventlog WHERE record_id = ? AND status IN ('E', 'F')"
     return not execute(sql, (row,)).fetchone()[0]
+
+
+def _was_skipped(ended: Ended) -> bool:
+    """Return True if the row of ``skip --ids`` was given up before, as one of what was parked."""
+    execute = ended.world.application.session.execute
+    return bool(execute(_HAS_LINE + "= 'skipped'", _row_to_skip(ended)).fetchone()[0])
 
 
 def _begins_below_removed(ended: Ended) -> bool:
@@ -209,6 +222,7 @@ REASONS = (
     Reason("skip", 2, r"has no consumer", _has_no_such_consumer),
     Reason("consumers", 2, r"were removed from the log", _begins_below_removed),
     Reason("skip", 2, r"no row of --ids is refused", _is_asked_for_again),
+    Reason("skip", 2, r"the rows of --ids were skipped before", _was_skipped),
     Reason("skip", 2, r"its rows are already done or deleted", _has_no_new_row),
     Reason("skip", 2, r"no event \S+ is in flight", _is_not_in_flight),
     Reason("resync", 1, r"the log has no rows of", _had_no_rows),
