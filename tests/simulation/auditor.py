@@ -504,12 +504,12 @@ class Auditor:
         recorded = Counter(row for (row,) in lines)
         return any(self._refused_rows[consumer, row] > recorded[row] for row in rows)
 
-    def goes_back(self, receiver: str, key: Key) -> None:
+    def goes_back(self, receiver: str, key: Key, why: Excuse = Excuse.ANSWER_LOST) -> None:
         """Note an object that a receiver has in an older state, since it answered retry for an
         event and applied later ones, and nobody had recorded that answer
-        (docs/guides/receivers.md)."""
+        (docs/guides/receivers.md), or for another reason ``why``."""
         self._outdated.add((receiver, key))
-        self.excused[Excuse.ANSWER_LOST] += 1
+        self.excused[why] += 1
 
     def is_answered(
         self,

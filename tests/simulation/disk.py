@@ -123,6 +123,7 @@ class Disk:
         """
         changes: list[str] = []
         present = dict(self._present())
+        unread = self._world.readers.unread()
         for name in sorted(present.keys() | self._names.keys()):
             safe, now = self._names.get(name), present.get(name)
             path = self._directory / name
@@ -138,6 +139,10 @@ class Disk:
         for name, inode in self._present():
             self._contents[inode] = (self._directory / name).read_bytes()
         self._names = dict(self._present())
+        last = max(self._names, default="")
+        self._world.readers.lose(
+            unread[name] for name in unread.keys() - self._names.keys() if name < last
+        )
         return changes
 
     def _go_back(self, path: Path, inode: int | None) -> None:

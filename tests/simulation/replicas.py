@@ -12,7 +12,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -345,6 +345,10 @@ class Readers:
         self._world, self._directory, self._layout = world, directory, layout
         self._events: dict[bytes, Sequence[Event]] = {}
         self._read: dict[str, list[str]] = {}
+        self._lost: set[Key] = set()
+        """The objects of files that a loss of power took before they were read, while a later file
+        stayed: they may come again after it (docs/guides/publish.md).
+        """
         self.remembering = Replica()
 
     def note(self, document: Any) -> None:
@@ -364,9 +368,20 @@ class Readers:
                 self._world.tell(f"  a reader reads {name}: {' '.join(event_ids[:20])}")
                 for event in events:
                     if self.remembering.apply(event):
-                        self._world.auditor.is_applied("reader", event, True)
+                        is_late = object_of(event) in self._lost
+                        self._world.auditor.is_applied("reader", event, not is_late)
             elif gained := set(event_ids) - set(self._read[name]):
                 self._world.fail(f"{name} gained {sorted(gained)} after a reader had read it")
+
+    def unread(self) -> dict[str, list[Event]]:
+        """Return the events of each name that was not read yet."""
+        return {name: each for name, each in self._documents().items() if name not in self._read}
+
+    def lose(self, files: Iterable[Sequence[Event]]) -> None:
+        """Note the events of files that a loss of power has taken, while a later file stays."""
+        for event in chain.from_iterable(files):
+            self._lost.add(object_of(event))
+            self._world.auditor.goes_back("reader", object_of(event), Excuse.READ_BEFORE_SYNC)
 
     def forget(self, name: str) -> None:
         """Forget a name that was read before its directory was synced, and of which a loss of power
