@@ -18,9 +18,11 @@ import sqlalchemy as sa
 from platforms import Platform, opened
 from shared import opened_log
 from sqlalchemy import make_url
+from sqlalchemy.exc import DBAPIError
 
 from eventlog.cli import run
 from eventlog.cli.context import transaction
+from eventlog.config.load import load
 from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import Kind
 from eventlog.errors import (
@@ -31,14 +33,18 @@ from eventlog.errors import (
     TriggerError,
 )
 from eventlog.exit_codes import ExitCode
-from eventlog.publisher.context.context import Counters
+from eventlog.model import EventType
+from eventlog.publisher.context.context import Context, Counters
 from eventlog.publisher.declared.opening import find_log, open_context
 from eventlog.publisher.inspect.refusals import refused
 from eventlog.sql.connect.connection import connect, will_write
 from eventlog.sql.dialects.sqlite import DIALECT
 from eventlog.sql.dialects.sqlite.objects import column_type
 from eventlog.sql.dialects.sqlite.text import base64 as base64_sql
+from eventlog.sql.dialects.sqlite.text import with_strict_names
 from eventlog.sql.log.errors import PUT_BACK, add_errors, newest_errors_of, read_errors
+from eventlog.sql.port.filtered import read_for_reader, why_refused
+from eventlog.sql.port.log_operations import Selection
 from eventlog.sql.triggers import triggers_of
 
 
@@ -387,6 +393,66 @@ def test_a_renamed_column_and_a_changed_trigger_show(file: Platform) -> None:
     file.run(f'DROP TRIGGER "{one.trigger}"', one.trigger_sql.replace("BEGIN", "BEGIN SELECT 1;"))
     (action,) = file.plan({"table": "t"}).actions
     assert (action.kind, "by hand" in action.reason) == ("replace", True)
+
+
+# --- names that are no columns (SQLite would take them for texts) ---------------------------------
+
+
+@pytest.fixture
+def renamed(file: Platform) -> Iterator[Context]:
+    """A class with a filter. Its columns are renamed after its catalogue was read."""
+    file.run(
+        "CREATE TABLE t (k TEXT PRIMARY KEY, state TEXT, v TEXT)",
+        "INSERT INTO t VALUES ('a', 'draft', 'x')",
+    )
+    file.watch("t")
+    toml = file.place / "eventlog.toml"
+    file.config()
+    with toml.open("a") as configuration:
+        configuration.write("\n[[filter]]\ntable = 't'\nwhere = \"state <> 'draft'\"\n")
+    assert run(["--quiet", "--config", str(toml), "filter", "accept"]) == 0
+    with open_context(load(toml, {}, {}), Counters()) as context:
+        yield context
+
+
+def test_a_resync_takes_no_name_of_a_column_for_a_key(renamed: Context, file: Platform) -> None:
+    file.run("ALTER TABLE t RENAME COLUMN k TO code")
+    (cls,) = renamed.catalog.classes
+    selection = Selection("t", EventType.INSERT_ROW_QUERY_BACK)
+    walk = renamed.log.start_walk(None, cls, selection)
+    with pytest.raises(DBAPIError, match="no such column: k"):
+        renamed.log.write_batch(walk, None, 10)
+
+
+def test_a_filter_takes_no_name_of_a_column_for_its_value(renamed: Context, file: Platform) -> None:
+    file.run("ALTER TABLE t RENAME COLUMN state TO condition")
+    (cls,) = renamed.catalog.classes
+    with pytest.raises(DBAPIError, match="no such column: state"):
+        read_for_reader(renamed.log.db, None, cls, ["k=a"], cls.attributes)
+
+
+def test_a_condition_takes_no_unknown_name_for_a_text(renamed: Context, file: Platform) -> None:
+    toml = file.place / "eventlog.toml"
+    resync = ["--quiet", "--config", str(toml), "resync", "t", "--where", "\"stat\" <> 'draft'"]
+    assert run(resync) == ExitCode.USAGE
+    (cls,) = renamed.catalog.classes
+    assert cls.condition is not None
+    quoted = replace(cls, condition=replace(cls.condition, where="\"stat\" <> 'draft'"))
+    refused = why_refused(renamed.log.db, None, quoted)
+    assert refused == "no such column: stat"
+
+
+@pytest.mark.parametrize(
+    ("sql", "strict"),
+    [
+        ('"a" = \'"b"\'', "`a` = '\"b\"'"),
+        ('"a""`b" <> "c"', '`a"``b` <> `c`'),
+        ('\'it\'\'s "a"\' = ["b] -- "c"\n', '\'it\'\'s "a"\' = ["b] -- "c"\n'),
+        ('/* "a" */ "b" /* "c"', '/* "a" */ `b` /* "c"'),
+    ],
+)
+def test_only_names_in_double_quotes_are_written_otherwise(sql: str, strict: str) -> None:
+    assert with_strict_names(sql) == strict
 
 
 # --- the command line -----------------------------------------------------------------------------

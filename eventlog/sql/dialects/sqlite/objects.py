@@ -30,7 +30,7 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.core.catalog import ChildTable, Column, ForeignKey, ObjectClass, Table, match_name
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue
-from eventlog.sql.dialects.sqlite.text import key_text, value_text
+from eventlog.sql.dialects.sqlite.text import key_text, value_text, with_strict_names
 from eventlog.sql.dialects.stepwise import StepwiseDialect
 from eventlog.sql.port.log_operations import Walk
 from eventlog.sql.port.sql_files import (
@@ -52,6 +52,9 @@ class SQLiteObjects(StepwiseDialect):
     A walk over a table is ordered by the values of its key. A walk over a view, in which several
     rows may have one key, is ordered by the canonical text of the key.
     """
+
+    def bindable(self, sql: str) -> str:
+        return with_strict_names(sql)
 
     # Objects by their keys, and keys after the key reached
 
@@ -273,7 +276,9 @@ def _statement(
             cls, lambda one: f"{quote_identifier(one.name)} NOT INDEXED", columns, quote_identifier
         )
         rows = f"{table} AS p NOT INDEXED" if source == table else f"{scanned} AS p"
-        return f"{_keys(cls, number)}\nSELECT {selected}\nFROM {rows}\nCROSS JOIN k ON {is_key}"
+        return with_strict_names(
+            f"{_keys(cls, number)}\nSELECT {selected}\nFROM {rows}\nCROSS JOIN k ON {is_key}"
+        )
     row, join = "p", ""
     if child is not None:
         # The owner's column comes first, since a foreign key compares by the owner's collation.
@@ -283,7 +288,7 @@ def _statement(
     selected = ", ".join(["k.n", *(_selected(row, column) for column in columns)])
     is_key = " AND ".join(_is_key(column, i) for i, column in enumerate(cls.key))
     # CROSS JOIN fixes the order of the tables: from the keys to the rows, by the key's index.
-    return (
+    return with_strict_names(
         f"{_keys(cls, number)}\nSELECT {selected}\nFROM k\n"
         f"CROSS JOIN {source} AS p ON {is_key}{join}"
     )

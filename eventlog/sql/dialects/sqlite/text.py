@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,6 +14,26 @@ from eventlog.sql.port.sql_files import key_parts
 
 MAX_IDENTIFIER: Final = 10_000
 """The longest identifier in bytes. SQLite itself has no limit."""
+
+
+_QUOTED: Final = re.compile(
+    r"""'[^']*'|`[^`]*`|\[[^]]*]|--[^\n]*|/\*.*?(?:\*/|\Z)|"((?:[^"]|"")*)\"""", re.DOTALL
+)
+"""Matches texts, names and comments; the group is a name in double quotes."""
+
+
+def with_strict_names(sql: str) -> str:
+    """Return SQL with the names in double quotes in grave accents: SQLite takes a name in double
+    quotes for a text if no column has this name.
+    """
+
+    def strict(found: re.Match[str]) -> str:
+        name = found[1]
+        if name is None:
+            return found[0]
+        return "`" + name.replace('""', '"').replace("`", "``") + "`"
+
+    return _QUOTED.sub(strict, sql)
 
 
 def strftime(arguments: str) -> str:
