@@ -21,7 +21,7 @@ from outbox_worlds import (
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, EventResult, Level
 from eventlog.publisher.send.outbox import Do, Outbox
-from eventlog.publisher.send.policy import Document, Kind, Rules
+from eventlog.publisher.send.policy import Attempts, Document, Kind, Rules
 
 ANSWERED = Answer()
 REFUSED = Answer(general=EventResult(Level.ERROR, "answers 422"), culprit_unknown=True)
@@ -188,6 +188,37 @@ def test_a_part_that_follows_an_event_tried_alone_is_not_untried() -> None:
     log.run(failing("1"), most=7)
     left = [[event.sent_id for event in one.events] for one in log.outbox.documents()]
     assert (left, log.outbox.untried_due()) == ([["1"], ["3.2"]], None)
+
+
+def test_after_a_part_has_failed_others_are_sent_for_as_long_or_none_for_a_quarter_of_it() -> None:
+    outbox = Outbox[Event](Rules(retry_initial=0.1, retry_max=0.1))
+
+    def due_after(row: int, outcome: Outcome, now: float, tried: Attempts | None = None) -> float:
+        """Send a document, and return when the next one is due."""
+        event = Event(str(row), (row,), (row,))
+        outbox.add([Document((row, 0), [event], 1, tried)])
+        document = outbox.begin(outbox.next(now, is_empty=True))
+        assert document is not None
+        assert document.events == [event]
+        outbox.settle(document, outcome, now)
+        outbox.rest()
+        due = outbox.next_due(now)
+        assert due is not None
+        return due
+
+    assert due_after(1, failure(), 1.0, Attempts(Kind.PART)) == 1.25
+    times = [1.125, 1.3125, 1.5, 1.6875, 1.875]
+    dues = [due_after(row, ANSWERED, now) for row, now in enumerate(times, 2)]
+    assert dues == [1.375, 1.5625, 1.75, 1.9375, 2.0]
+
+
+def test_a_part_that_may_have_innocent_events_comes_before_events_that_were_tried_alone() -> None:
+    outbox = Outbox[Event](Rules())
+    events = [Event(str(row), (row,), (row,)) for row in (1, 2, 3)]
+    alone = Document((1, 0), events[:1], 1, Attempts(Kind.PART, tries=1, due=1.0))
+    part = Document((1, 1), events[1:], 2, Attempts(Kind.PART, due=2.0))
+    outbox.add([alone, part])
+    assert outbox.next(3.0, is_empty=True).document == part
 
 
 @pytest.mark.parametrize("objects", ["1", "12"])

@@ -21,7 +21,7 @@ from enum import Enum
 from itertools import chain
 from math import inf
 from operator import attrgetter
-from typing import Generic, NamedTuple
+from typing import Final, Generic, NamedTuple
 
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import SUCCESS, Answer, EventResult, Level
@@ -36,6 +36,10 @@ from eventlog.publisher.send.policy import (
     Rules,
 )
 
+_QUIET: Final = 0.25
+"""The share of the time of a failed attempt after which, if no other document was answered in it,
+documents that have failed are sent again.
+"""
 Place = tuple[int, ...]
 _events = attrgetter("events")
 
@@ -132,7 +136,7 @@ class Outbox(Generic[E]):
         """The end of the present pause of everything."""
         self.rests_until = 0.0
         """Documents that have failed wait until this time: for as long as the failure took, other
-        documents are sent.
+        documents are sent. It is earlier if there are no others (``_QUIET``).
         """
         self.size = 0
         """The number of events."""
@@ -146,6 +150,7 @@ class Outbox(Generic[E]):
         self._again = 0
         # The documents that may have been sent, also before a restart.
         self._sent: set[Place] = set()
+        self._shared_until = 0.0  # the latest possible ``rests_until``
         self._failed_in_a_row = 0  # the documents that failed since the last pause or answer
         self._has_tried = False  # a further attempt has just failed: another document has its turn
         self._marks: list[Mark[E]] = []
@@ -333,7 +338,7 @@ class Outbox(Generic[E]):
         is_trying = any(map(policy.is_tried, self._in_air.values()))
         others_in_air = len(self._in_air) - is_trying
         may_read = not is_empty and not others_in_air and not self.is_full
-        tried = [] if is_trying else sorted(found.tried, key=_longest_due)
+        tried = [] if is_trying else sorted(found.tried, key=_least_tried)
         parked = sorted(found.parked, key=_longest_due)
         first = () if self._has_tried else (*(() if self.in_doubt else tried), *parked)
         if (document := self._first(chain(first, found.fresh))) is not None:
@@ -532,6 +537,8 @@ class Outbox(Generic[E]):
         del self._in_air[document.place]
         self._sent.add(document.place)
         self._has_tried = False
+        if now < self._shared_until and not policy.is_tried(document):
+            self.rests_until = min(self._shared_until, now + self.failure.seconds * _QUIET)
         if isinstance(outcome, ReceiverUnavailable):
             if outcome.is_suspicious and self.rules.park:
                 return self._failed(document, outcome, now)
@@ -620,7 +627,8 @@ class Outbox(Generic[E]):
             self._changed.add(document.place[0])
         self.failure = failure
         self._has_tried = not ended.is_doubt
-        self.rests_until = now + failure.seconds
+        self.rests_until = now + failure.seconds * _QUIET
+        self._shared_until = now + failure.seconds
         self._failed_in_a_row += ended.is_doubt
         self.in_doubt |= ended.is_doubt
         is_pause = self._failed_in_a_row > 1 and not self._in_air
@@ -949,6 +957,14 @@ def _special(documents: Iterable[Document[E]]) -> int:
     for one in documents:
         count += one.attempts is not None
     return count
+
+
+def _least_tried(document: Document[E]) -> tuple[bool, float]:
+    """Return a key that puts documents whose events were not tried alone first, since these may
+    have innocent events.
+    """
+    assert document.attempts is not None
+    return document.attempts.tries > 0, document.attempts.due
 
 
 def _longest_due(document: Document[E]) -> tuple[float, int]:
