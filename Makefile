@@ -29,7 +29,7 @@ STAMP := $(VENV)/.setup-done
 WORKERS ?= 4
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
-BENCHES := $(addprefix bench/,drain.py consumers.py horizon.py partitions.py crowd.py concurrency.py http_sink.py followed_source.py opcodes.py latency.py capture.py peers.py memory.py backlog.py changes.py live_copy.py sizing.py masks.py kafka.py qlik.py gbase.py linter.py)
+BENCHES := $(addprefix bench/,drain.py consumers.py horizon.py partitions.py crowd.py concurrency.py http_sink.py followed_source.py opcodes.py culprits.py latency.py capture.py peers.py memory.py backlog.py changes.py live_copy.py sizing.py masks.py kafka.py qlik.py gbase.py linter.py)
 
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 

@@ -18,6 +18,7 @@ SMALLEST = {
     "concurrency": "--rows 40 --rounds 1",
     "consumers": "--rows 2000 --rounds 1 --seconds 2 --open 1 --changes 20",
     "crowd": "--seconds 3 --consumers 1 --objects 100",
+    "culprits": "--rounds 1 --rate 10",
     "debezium": "--events 200",
     "drain": "--rows 2000 --rounds 1",
     "followed_source": "--rows 500 --rounds 1",
