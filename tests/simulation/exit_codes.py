@@ -231,6 +231,7 @@ REASONS = (
     Reason("publish", 1, r"no such (table|column)", _has_no_such_class),
     Reason("resync", 2, r"is not a class", _has_no_such_class),
     Reason("resync", 1, r"no such (table|column)", _has_no_such_class),
+    Reason("resync", 2, r"--where .*: no such column", _has_no_such_class),
     Reason("resync", 1, r"unknown_(table|column) at offset", _always),
     Reason("resync", 2, r"is not finished: ", _is_resync_begun),
     Reason("triggers", 1, r"there is no table or view", _has_no_such_class),
