@@ -140,6 +140,10 @@ class Dialect(SqlDatabase):
         """Return SQL text with the escapes that a statement with parameters needs."""
         return sql
 
+    def strict(self, sql: str) -> str:
+        """Return ``bindable`` SQL about objects, in which a name that is no column is an error."""
+        return self.bindable(sql)
+
     def bind(self, name: str) -> str:
         """Return the placeholder of a bound value, as the driver expects it in a statement."""
         return f":{name}"
@@ -262,7 +266,7 @@ class Dialect(SqlDatabase):
         conditions = []
         if walk.selection.where is not None:
             # The predicate is on separate lines, since it may end in a comment.
-            conditions.append(f"(\n{self.bindable(walk.selection.where)}\n)")
+            conditions.append(f"(\n{self.strict(walk.selection.where)}\n)")
         if walk.cls.is_view or self.keys_may_be_null:
             conditions += [f"{ref} {self.is_not_null}" for ref in self.walk_key(walk)]
         if continues:
@@ -275,11 +279,11 @@ class Dialect(SqlDatabase):
 
     def walk_rows(self, walk: Walk) -> str:
         """Return SQL of the table or view that is walked."""
-        return self.bindable(self.relation(walk.schema, walk.cls.table))
+        return self.strict(self.relation(walk.schema, walk.cls.table))
 
     def walk_key(self, walk: Walk) -> list[str]:
         """Return SQL of the key columns of the walk."""
-        return [self.bindable(self.quote(column.name)) for column in walk.cls.key]
+        return [self.strict(self.quote(column.name)) for column in walk.cls.key]
 
     def behind(self, walk: Walk) -> str:
         """Return SQL that selects rows whose key follows the last key that the walk reached. The

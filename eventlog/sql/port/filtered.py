@@ -91,7 +91,7 @@ def _why_refused(db: OpenDatabase, schema: str | None, cls: ObjectClass) -> str 
     statement = f"SELECT p.{dialect.quote(MATCHES.column.name)} FROM {source} p WHERE 1 = 0"  # noqa: S608 - the operator's own
     try:
         with _after_refusal(db):
-            db.connection.exec_driver_sql(dialect.bindable(statement))
+            db.connection.exec_driver_sql(dialect.strict(statement))
     except DBAPIError as error:
         if not is_refused(db.connection, error):
             raise

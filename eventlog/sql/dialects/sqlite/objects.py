@@ -53,12 +53,12 @@ class SQLiteObjects(StepwiseDialect):
     rows may have one key, is ordered by the canonical text of the key.
     """
 
-    def bindable(self, sql: str) -> str:
-        return with_strict_names(sql)
-
     # Objects by their keys, and keys after the key reached
 
     walks_views_by_text = True
+
+    def strict(self, sql: str) -> str:
+        return with_strict_names(sql)
 
     def key_column_reader(self, column: Column) -> Callable[[str], object]:
         match column.type.kind:
