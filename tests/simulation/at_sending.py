@@ -101,6 +101,7 @@ class AtSending:
             if one.due
             and self._has_key(process, objects[event_id])
             and (not one.rows or not undone.isdisjoint(one.rows))
+            and (not one.rows or self._has_column(one.rows))
         ]
         self._due[process] = self._earliest(times, latest, leap)
 
@@ -391,6 +392,17 @@ class AtSending:
         class_name, _, key = which.partition(" ")
         shape = process.start.get("shape", self._world.application.configured)
         return class_name != "doc" or key.partition("=")[0] == shape.keys[-1]
+
+    def _has_column(self, rows: Iterable[int]) -> bool:
+        """Return True if the column of any of these rows is there, as far as a table of its name is.
+        Else all are invalid, and nothing waits for them."""
+        told = ",".join(map(str, rows))
+        columns = "SELECT name FROM pragma_table_info(table_name)"
+        sql = (
+            f"SELECT 1 FROM eventlog WHERE record_id IN ({told}) AND (column_name IS NULL "
+            f"OR instr(column_name, '.') OR column_name IN ({columns}) OR NOT EXISTS ({columns}))"
+        )
+        return bool(self._ask(sql))
 
     def _objects(self, events: Mapping[str, Sequence[int]]) -> dict[str, str]:
         """Return the object of each event as a text, by event-id; that of a snapshot is its id."""

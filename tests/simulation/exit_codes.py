@@ -202,6 +202,13 @@ def _runs_a_second_publisher(ended: Ended) -> bool:
     return "second" in ended.world.scheduler.processes
 
 
+def _runs_a_consumer(ended: Ended) -> bool:
+    """Return True if a consumer that had ended by itself was started again meanwhile."""
+    name = ended.said.partition(" of the log")[0].rpartition(" ")[2]
+    told = ended.world.story
+    return any(f"{name} ended: " in line for line in told)
+
+
 def _always(_: Ended) -> bool:
     return True
 
@@ -239,6 +246,7 @@ REASONS = (
     Reason("resume", 2, r"has no consumer", _has_no_such_consumer),
     Reason("pause", ExitCode.FAILED, r"has been paused since", _is_paused),
     Reason("db", 1, r"is already being published", _runs_a_second_publisher),
+    Reason("db", 1, r"would continue under the old epoch", _runs_a_consumer),
 )
 
 
