@@ -71,7 +71,7 @@ class Auditor:
         self._numbers: dict[tuple[str, str], str] = {}
         self._numbered: dict[tuple[str, str], tuple[str, ...]] = {}
         self._orders: dict[str, list[Order]] = {}
-        self._renumbered: dict[int, Order] = {}
+        self._renumbered: dict[tuple[str, int], Order] = {}
         """What the number of a delivery was before an older copy was put back."""
         """The deliveries of each reader whose events have numbers, by their epochs, or the changes
         of a source."""
@@ -236,7 +236,7 @@ class Auditor:
             self._audit_growth(consumer, ("", int(event_id.split(".")[1])), event_id, numbers)
         elif not self._world.has_gone_back and self.at_sending.is_up_to_date():
             epoch = epoch or self.at_sending.epoch_of(delivery_no)  # a snapshot's ids have none
-            order = self._renumbered.get(delivery_no, (epoch, delivery_no))
+            order = self._renumbered.get((consumer, delivery_no), (epoch, delivery_no))
             self._audit_growth(consumer, order, event_id, numbers)
         for number in numbers:
             self.checks += 1
@@ -259,10 +259,11 @@ class Auditor:
             self._world.fail(f"{event_id} had the numbers {before}, and has {tuple(numbers)}")
         self._numbered[which] = tuple(numbers)
 
-    def renumbers(self, before: int, epoch: str, number: int) -> None:
-        """Note that a delivery of this epoch gets another number. Its events keep their numbers."""
+    def renumbers(self, consumer: str, before: int, epoch: str, number: int) -> None:
+        """Note that a delivery of this epoch gets another number. Its events keep their numbers.
+        Another process may give the same number in an old file that it has open."""
         order = f"e{epoch}" if epoch else "", before
-        self._renumbered[number] = self._renumbered.get(before, order)
+        self._renumbered[consumer, number] = self._renumbered.get((consumer, before), order)
 
     def _audit_growth(
         self, consumer: str, order: Order, event_id: str, numbers: Sequence[str]

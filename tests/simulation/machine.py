@@ -563,7 +563,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         return state
 
     def renumber(log: Any, delivery: Any, number: int, epoch: str, consumer: str) -> Any:
-        auditor.renumbers(delivery.number, delivery.epoch, number)
+        auditor.renumbers(consumer, delivery.number, delivery.epoch, number)
         return told_renumber(log, delivery, number, epoch, consumer)
 
     def halves(document: Any, attempts: Any) -> Any:
