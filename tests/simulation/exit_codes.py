@@ -203,10 +203,12 @@ def _runs_a_second_publisher(ended: Ended) -> bool:
 
 
 def _runs_a_consumer(ended: Ended) -> bool:
-    """Return True if a consumer that had ended by itself was started again meanwhile."""
-    name = ended.said.partition(" of the log")[0].rpartition(" ")[2]
-    told = ended.world.story
-    return any(f"{name} ended: " in line for line in told)
+    """Return True if the consumer that is named runs, and has ended by itself before, so that it was
+    started again although the operator has stopped what ran.
+    """
+    world, name = ended.world, ended.said.partition(" of the log")[0].rpartition(" ")[2]
+    has_ended = any(f"{name} ended: " in line for line in world.story)
+    return has_ended and name in world.scheduler.processes
 
 
 def _always(_: Ended) -> bool:

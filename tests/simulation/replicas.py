@@ -309,8 +309,9 @@ class Receiver:
 
     def _pass_over(self, event: Event) -> None:
         """Note an event that comes again under an event-id that was applied. If what it has
-        overtaken, or what was refused before it, was applied meanwhile, the object goes back to an older state: docs/guides/receivers.md
-        says so of an answer that the publisher never got or could not record, and of no other."""
+        overtaken, or what was refused before it, was applied meanwhile, the object goes back to an
+        older state: docs/guides/receivers.md says so of an answer that the publisher never got or
+        could not record, and of no other."""
         for event_id, one in self._overtaken.items():
             if event.event_id in one.ahead and event_id in self.replica.applied:
                 if one.ahead.pop(event.event_id) == self._disturbances:
