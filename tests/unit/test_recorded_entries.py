@@ -11,7 +11,7 @@ from eventlog.core.rows.events import Outgoing
 from eventlog.publisher.ledger.delivery import decode, encode
 from eventlog.publisher.send.database_clock import DatabaseClock, rounds_of
 from eventlog.publisher.send.log_feed import entry_of, restored
-from eventlog.publisher.send.outbox import Outbox
+from eventlog.publisher.send.outbox import Do, Outbox
 from eventlog.publisher.send.policy import Kind, Rules
 
 NOTHING = (
@@ -33,6 +33,11 @@ PARTS = (
 FAILURES = (
     '{"line_format":1,"documents":[{"number":1,"rows":[[1,2]],"counts":[1,1],'
     '"failures":{"tries":4,"answer":"answers 500"}},{"number":2,"rows":[[3,3]],"counts":[1]}]}'
+)
+KEPT = (
+    '{"line_format":1,"documents":[{"number":6,"rows":[[1,1]],"counts":[1],'
+    '"suspect":{"tries":3,"answer":"answers 500","due":"2999-11-25T08:00:00.000"}},'
+    '{"number":4,"rows":[[2,2]],"counts":[1]}]}'
 )
 
 
@@ -74,3 +79,18 @@ def test_events_of_a_document_that_got_retry_at_other_times_are_separate_documen
     assert first.attempts is not None
     assert second.attempts is not None
     assert first.attempts.due - second.attempts.due == pytest.approx(3600)
+
+
+def test_recorded_documents_keep_the_order_of_their_entry_whatever_their_numbers(
+    new_world: NewWorld,
+) -> None:
+    fake = new_world(deletes(*"11"))
+    context = fake.context()
+    clock = DatabaseClock(context.log.connection, context.log.dialect)
+    delivery = decode(7, KEPT)
+    outbox = Outbox[Outgoing](Rules())
+    same = context.catalog.classes[0], "idu=1"
+    documents = list(restored(delivery, {"1": same, "2": same}, clock, 1e12, is_single=False))
+    outbox.restore(delivery.number, documents, delivery.last_number)
+    assert [one.number for one in documents] == [6, 4]
+    assert outbox.next(0.0, is_empty=True).do is Do.WAIT  # the first one is not due

@@ -178,10 +178,11 @@ def restored(
     """Yield the documents of a recorded delivery. A document that waited before the restart waits
     until it is due, at most ``longest`` seconds from now (spec/event-log.md 8.4, *Progress*).
 
-    Events that got *retry* at different times are separate documents. With ``is_single`` each event
-    is a separate document.
+    The order is that of the entry, not that of the numbers: a document that was being sent kept its
+    number while earlier ones got greater numbers. Events that got *retry* at different times are
+    separate documents. With ``is_single`` each event is a separate document.
     """
-    for number, own in delivery.documents.items():
+    for position, (number, own) in enumerate(delivery.documents.items()):
         events = [
             event._replace(object_id=objects.get(event.event_id, event.object_id)) for event in own
         ]
@@ -194,7 +195,7 @@ def restored(
         is_whole = len(parts) == 1 or is_single
         for at, (of_events, part) in enumerate(parts):
             tried = _later(delivery.tried.get(number), of_events)
-            place = (delivery.number, number, at)
+            place = (delivery.number, position, at)
             document = Document(place, part, number if is_whole else 0)
             yield resumed(document, tried, clock, longest)
 

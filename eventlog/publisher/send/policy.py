@@ -378,7 +378,7 @@ def is_of_doubt(document: Document[Any], answers: int) -> bool:
 
 def due_of(document: Document[Any], rests_until: float) -> float:
     """Return the time when a document may be sent. If the document has failed, this is not before
-    ``rests_until``, so that other documents are sent for as long as the failure took.
+    ``rests_until``, so that other documents are sent first.
     """
     attempts = document.attempts
     if attempts is None or not is_waiting(document):
