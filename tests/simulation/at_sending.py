@@ -250,6 +250,11 @@ class AtSending:
         process = self._process()
         return process is not None and not self._has_old_file(process)
 
+    def has_old_file(self) -> bool:
+        """Return True if the present process may work on a database of before a restore."""
+        process = self._process()
+        return process is not None and process.name != FOLLOWER and self._has_old_file(process)
+
     def epoch_of(self, delivery_no: int) -> str:
         """Return the epoch of a delivery in flight, as it is written in an event-id."""
         epoch = self._entry(delivery_no)[0]

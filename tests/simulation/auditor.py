@@ -78,6 +78,8 @@ class Auditor:
         self._spans: dict[tuple[str, Order], tuple[str, str]] = {}
         """The least and the greatest number of each of them."""
         self._answered: dict[tuple[str, str], Level] = {}
+        self._answered_in_vain: set[tuple[str, str]] = set()
+        """Those whose last answer went to a process with the file of before a restore."""
         self._applied: dict[tuple[str, int], str] = {}
         self._newest: dict[tuple[str, Key, str], int] = {}
         self._values: dict[int, str] = {}
@@ -532,6 +534,9 @@ class Auditor:
             self._built_with.pop((which[0], _meaning(event.event_id)), None)
             self._answered.pop(which, None)  # the last answer to a row comes last
             self._answered[which] = level
+            self._answered_in_vain.discard(which)
+            if self.at_sending.has_old_file():
+                self._answered_in_vain.add(which)
             if level is not Level.RETRY:  # a kill may come before it is recorded as given up
                 self._given_up_of_snapshots.discard(which)
             if level in (Level.ERROR, Level.FATAL):
@@ -1144,10 +1149,11 @@ class Auditor:
         return self._idle.get(which, -1.0) >= self._sent_at.get(which, 0.0)
 
     def _answers_of(self, consumer: str) -> dict[int, tuple[str, Level]]:
-        """Return the event-id of each row that was answered, and the last answer."""
+        """Return the event-id of each row that was answered, and the last answer, if it may be in this
+        log."""
         answers: dict[int, tuple[str, Level]] = {}
         for (whose, event_id), level in self._answered.items():
-            if whose == consumer:
+            if whose == consumer and (whose, event_id) not in self._answered_in_vain:
                 rows = self._rows.get((whose, event_id), ())
                 last = self._last_row_of(_epoch(event_id))
                 there = (row for row in rows if row <= last)
