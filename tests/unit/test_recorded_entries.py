@@ -9,8 +9,8 @@ from fake_publisher import NewWorld, deletes
 
 from eventlog.core.rows.events import Outgoing
 from eventlog.publisher.ledger.delivery import decode, encode
-from eventlog.publisher.send.database_clock import DatabaseClock, rounds_of
-from eventlog.publisher.send.log_feed import entry_of, restored
+from eventlog.publisher.send.database_clock import DatabaseClock
+from eventlog.publisher.send.log_feed import add_recorded, entry_of
 from eventlog.publisher.send.outbox import Do, Outbox
 from eventlog.publisher.send.policy import Kind, Rules
 
@@ -41,6 +41,22 @@ KEPT = (
 )
 
 
+def restored_outbox(new_world: NewWorld, content: str) -> Outbox[Outgoing]:
+    """Return the outbox with a delivery of two rows of one object."""
+    context = new_world(deletes(*"11")).context()
+    clock = DatabaseClock(context.log.connection, context.log.dialect)
+    outbox = Outbox[Outgoing](Rules())
+    same = context.catalog.classes[0], "idu=1"
+    add_recorded(outbox, decode(7, content), {"1": same, "2": same}, clock, 1e12)
+    return outbox
+
+
+def numbers(outbox: Outbox[Outgoing]) -> list[int]:
+    """Return the numbers of the documents after they are recorded."""
+    outbox.record()
+    return [one.number for one in outbox.batch(7)]
+
+
 @pytest.mark.parametrize(
     ("content", "kinds"),
     [
@@ -58,9 +74,7 @@ def test_an_entry_of_before_is_restored_and_written_again_as_it_was(
     clock = DatabaseClock(log.connection, log.dialect)
     delivery = decode(7, content)
     outbox = Outbox[Outgoing](Rules())
-    outbox.continue_rounds(rounds_of(delivery.tried.values()))
-    documents = restored(delivery, {}, clock, 1e12, is_single=False)
-    outbox.restore(delivery.number, list(documents), delivery.last_number)
+    add_recorded(outbox, delivery, {}, clock, 1e12)
     documents = list(outbox.batch(7))
     assert [one.attempts and one.attempts.kind for one in documents] == kinds
     written = entry_of(delivery, documents, delivery.last_number, outbox, clock)
@@ -70,27 +84,17 @@ def test_an_entry_of_before_is_restored_and_written_again_as_it_was(
 def test_events_of_a_document_that_got_retry_at_other_times_are_separate_documents(
     new_world: NewWorld,
 ) -> None:
-    fake = new_world(deletes(*"12"))
-    log = fake.context().log
-    clock = DatabaseClock(log.connection, log.dialect)
-    delivery = decode(7, RETRY.replace("08:00:00", "09:00:00", 1))
-    first, second = restored(delivery, {}, clock, 1e12, is_single=False)
-    assert (first.number, second.number) == (0, 0)  # a number never means other events
+    outbox = restored_outbox(new_world, RETRY.replace("08:00:00", "09:00:00", 1))
+    first, second = outbox.batch(7)
     assert first.attempts is not None
     assert second.attempts is not None
     assert first.attempts.due - second.attempts.due == pytest.approx(3600)
+    assert numbers(outbox) == [5, 6]  # a number never means other events
 
 
-def test_recorded_documents_keep_the_order_of_their_entry_whatever_their_numbers(
+def test_recorded_documents_keep_the_order_of_their_entry_and_get_numbers_in_this_order(
     new_world: NewWorld,
 ) -> None:
-    fake = new_world(deletes(*"11"))
-    context = fake.context()
-    clock = DatabaseClock(context.log.connection, context.log.dialect)
-    delivery = decode(7, KEPT)
-    outbox = Outbox[Outgoing](Rules())
-    same = context.catalog.classes[0], "idu=1"
-    documents = list(restored(delivery, {"1": same, "2": same}, clock, 1e12, is_single=False))
-    outbox.restore(delivery.number, documents, delivery.last_number)
-    assert [one.number for one in documents] == [6, 4]
+    outbox = restored_outbox(new_world, KEPT)
     assert outbox.next(0.0, is_empty=True).do is Do.WAIT  # the first one is not due
+    assert numbers(outbox) == [6, 7]

@@ -133,7 +133,8 @@ def add_recorded(
     receiver. The other arguments are as in ``restored``.
     """
     documents = restored(delivery, objects, clock, longest, is_single)
-    outbox.restore(delivery.number, list(documents), delivery.last_number)
+    last_number = max((delivery.last_number, *delivery.documents))
+    outbox.restore(delivery.number, documents, last_number)
     outbox.continue_rounds(rounds_of(delivery.tried.values()))
 
 

@@ -464,13 +464,22 @@ class Outbox(Generic[E]):
             self._enter(document)
             self._count_special(_special([document]))
 
-    def restore(self, batch: int, documents: Sequence[Document[E]], last_number: int) -> None:
+    def restore(self, batch: int, documents: Iterable[Document[E]], last_number: int) -> None:
         """Add the recorded documents of a batch, which may have been sent before a restart.
         ``last_number`` is the highest number that a document of the batch has had.
+
+        A document whose number is not above those of the documents before it gets another one
+        before it is sent.
         """
-        self._sent.update(document.place for document in documents)
         self._last_numbers[batch] = last_number
-        self.add(documents)
+        least = 1
+        for document in documents:
+            if document.number < least:
+                document = document._replace(number=0)
+                self._changed.add(batch)
+            least = max(least, document.number)
+            self.add([document])
+            self._sent.add(document.place)
 
     def rebuilt(
         self,
