@@ -349,7 +349,9 @@ class Auditor:
     def _rows_refused_by_format(self, consumer: str) -> set[int]:
         whose = f"= '{consumer}'" if consumer else "IS NULL"
         lines = self._ask(
-            f"SELECT record_id FROM eventlog_error WHERE {_OF_FORMATS} AND consumer {whose}"
+            f"SELECT record_id FROM eventlog_error WHERE {_OF_FORMATS} AND consumer {whose} "
+            f"UNION SELECT record_id FROM removed_lines WHERE {_OF_FORMATS} AND consumer {whose} "
+            "AND record_id IN (SELECT record_id FROM removed_rows)"
         )
         return {row for (row,) in lines}
 

@@ -834,10 +834,10 @@ def template(shape: Shape) -> Path:
             "CREATE TRIGGER removed AFTER DELETE ON eventlog BEGIN INSERT INTO removed_rows VALUES (OLD.record_id, OLD.status, OLD.table_name, OLD.table_key, OLD.perpetrator); END"
         )
         conn.execute(
-            "CREATE TABLE removed_lines (record_id integer, code text, consumer text, error_time text)"
+            "CREATE TABLE removed_lines (record_id integer, code text, consumer text, error_time text, message text)"
         )
         conn.execute(
-            "CREATE TRIGGER removed_line AFTER DELETE ON eventlog_error BEGIN INSERT INTO removed_lines VALUES (OLD.record_id, OLD.code, OLD.consumer, OLD.error_time); END"
+            "CREATE TRIGGER removed_line AFTER DELETE ON eventlog_error BEGIN INSERT INTO removed_lines VALUES (OLD.record_id, OLD.code, OLD.consumer, OLD.error_time, OLD.message); END"
         )
         conn.execute("CREATE TABLE written_lines (record_id integer, code text, consumer text)")
         conn.execute(
