@@ -592,12 +592,17 @@ class Auditor:
         return {row for whose, row in self._skipped if whose == consumer}
 
     def in_flight(self, consumer: str) -> list[tuple[str, tuple[int, ...]]]:
-        """Return the events that were sent and have no answer for good: event-id and rows."""
+        """Return the events that were sent and have no answer for good: event-id, and the rows with
+        which the event was last sent, under whatever number.
+        """
+        own = {
+            event_id: rows for (whose, event_id), rows in self._rows.items() if whose == consumer
+        }
+        last = {_meaning(event_id): rows for event_id, rows in own.items()}
         return [
-            (event_id, rows)
-            for (whose, event_id), rows in self._rows.items()
-            if whose == consumer
-            and self._answered.get((whose, event_id), Level.RETRY) is Level.RETRY
+            (event_id, last[_meaning(event_id)])
+            for event_id in own
+            if self._answered.get((consumer, event_id), Level.RETRY) is Level.RETRY
         ]
 
     def rows_of(self, consumer: str, event_id: str) -> tuple[int, ...]:
