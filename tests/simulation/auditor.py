@@ -691,9 +691,10 @@ class Auditor:
 
     def is_repaired(self) -> None:
         """Note that all classes were sent again: what receivers have of no object is excused any
-        more.
+        more, unless nobody can know that they have it.
         """
-        self.given_up.clear()
+        unknown = self.unknown_objects(key for _, key in self.given_up)
+        self.given_up = {(whose, key) for whose, key in self.given_up if key in unknown}
         self._outdated.clear()
         self._left_out.clear()
         there = self._world.application.objects()
