@@ -7,17 +7,18 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 import sqlalchemy as sa
@@ -72,16 +73,18 @@ def receiver(empty_home: Path) -> Iterator[str]:
     ]
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": "."}) as process:
         try:
-            wait_until(lambda: is_listening(port), "the receiver listens")
+            wait_until(lambda: is_served(f"http://127.0.0.1:{port}/openapi.json"), "it answers")
             yield f"http://127.0.0.1:{port}/events"
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(20)
 
 
-def is_listening(port: int) -> bool:
-    with socket.socket() as asking:
-        return asking.connect_ex(("127.0.0.1", port)) == 0
+def is_served(url: str) -> bool:
+    """Return True if the receiver itself answers: somebody else may listen there for a moment."""
+    with suppress(OSError, HTTPException), urlopen(url, timeout=5) as answer:
+        return bool(answer.status == 200)
+    return False
 
 
 def received() -> list[tuple[str, str, str, dict[str, Any]]]:
