@@ -71,10 +71,10 @@ class Auditor:
         self._numbers: dict[tuple[str, str], str] = {}
         self._numbered: dict[tuple[str, str], tuple[str, ...]] = {}
         self._orders: dict[str, list[Order]] = {}
-        self._renumbered: dict[tuple[str, int], Order] = {}
-        """What the number of a delivery was before an older copy was put back."""
         """The deliveries of each reader whose events have numbers, by their epochs, or the changes
         of a source."""
+        self._renumbered: dict[tuple[str, int], Order] = {}
+        """What the number of a delivery was before an older copy was put back."""
         self._spans: dict[tuple[str, Order], tuple[str, str]] = {}
         """The least and the greatest number of each of them."""
         self._answered: dict[tuple[str, str], Level] = {}
@@ -114,9 +114,9 @@ class Auditor:
         meanwhile: an operator may have begun some.
         """
         self._lacks_reset: set[str] = set()
+        """The consumers whose entry is of before a reset since an older copy was put back."""
         self._snapshots: dict[str, str] = {}
         """When the consumer of a receiver began, by the first event of its snapshot."""
-        """The consumers whose entry is of before a reset since an older copy was put back."""
         self.unsure: set[Key] = set()
         """The objects of which the database lost changes that a receiver has."""
         self.given_up: set[tuple[str, Key]] = set()
@@ -135,9 +135,9 @@ class Auditor:
         self._asked: dict[tuple[str, int], int] = {}
         """The request that was last found to ask a consumer for a row."""
         self._skipped: set[tuple[str, int]] = set()
+        """The rows that were given up, each with its consumer."""
         self._skipped_ids: set[tuple[str, str]] = set()
         """The event-ids under which rows were sent that are given up."""
-        """The rows that were given up, each with its consumer."""
         self._left_out: set[tuple[str, int]] = set()
         """The rows of refused events that came again without them, each with its consumer."""
         self._sent_at: dict[tuple[str, int], float] = {}
@@ -339,11 +339,10 @@ class Auditor:
         }
 
     def _went_back(self, receiver: str, row: int) -> bool:
-        """Return True if the format has refused a row, so that only ``requeue`` can have sent it
-        again. What reads the present state is never stale (docs/spec/event-log.md 11)."""
-        has_refused = self._world.refuses_values and row in self._rows_refused_by_format(
-            _consumer(receiver)
-        )
+        """Return True if the format has refused a row, or its checks have (its key was renamed), so
+        that only ``requeue`` can have sent it again. What reads the present state is never stale,
+        and no delete is because of another one (docs/spec/event-log.md 11)."""
+        has_refused = row in self._rows_refused_by_format(_consumer(receiver))
         return self.excuse(Excuse.WENT_BACK, has_refused)
 
     def _rows_refused_by_format(self, consumer: str) -> set[int]:

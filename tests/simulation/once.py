@@ -76,12 +76,14 @@ def run(
     before, is_steady = set(undone()), _is_steady(world)
     process.start["steady"] = is_steady
     beside = [world.stats[one] for one in _BESIDE]
+    changes = world.stats["schema changes"]
     world.stats["once"] += 1
     try:
         publisher.run_once(world.stop_of(process))
     except EventlogError:  # all may be well again before the supervisor sees it
         process.start["mood"] |= bool(receiver.mood) or world.away > 0
-        process.start["steady"] &= _is_steady(world)
+        has_changed = changes != world.stats["schema changes"]  # also if a table has its name again
+        process.start["steady"] &= _is_steady(world) and not has_changed
         raise
     if process.is_stopping:
         return
