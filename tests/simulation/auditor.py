@@ -46,11 +46,12 @@ if TYPE_CHECKING:
 _NOT_FOR_GOOD = (Level.ERROR, Level.FATAL, Level.RETRY)
 _LETTERS = {Level.SUCCESS: "S", Level.WARNING: "W", Level.ERROR: "E", Level.FATAL: "F"}
 _MULTIPLE = "customer_tag.tag"
-_OF_FORMATS = (
+_REFUSED_UNSENT = (
     "(code NOT IN ('requeued', 'skipped', 'superseded') AND message NOT IN ('bad', 'stop') "
     "AND message NOT LIKE 'given up after %')"
 )
-"""The condition of error rows that a format has written: receivers answer ``bad`` and ``stop``."""
+"""The condition of error rows of what was refused before it was sent, by a format or by the checks of rows: receivers
+answer ``bad`` and ``stop``."""
 _DELETED = "deleted"
 Order = tuple[str, int]
 """Epoch and delivery, or the number of a change."""
@@ -330,11 +331,11 @@ class Auditor:
         """
         if not self._world.refuses_values:
             return False
-        of_format = self._rows_refused_by_format(consumer)
+        unsent = self._rows_refused_unsent(consumer)
         lost = set(before) - set(rows)
-        has_only_lost = bool(lost) and set(rows) <= set(before) and lost <= of_format
+        has_only_lost = bool(lost) and set(rows) <= set(before) and lost <= unsent
         # Rows that precedence dropped are done whatever the answer.
-        return has_only_lost or of_format >= {
+        return has_only_lost or unsent >= {
             row for row in before if (consumer, row) not in self._idle
         }
 
@@ -342,14 +343,14 @@ class Auditor:
         """Return True if the format has refused a row, or its checks have (its key was renamed), so
         that only ``requeue`` can have sent it again. What reads the present state is never stale,
         and no delete is because of another one (docs/spec/event-log.md 11)."""
-        has_refused = row in self._rows_refused_by_format(_consumer(receiver))
+        has_refused = row in self._rows_refused_unsent(_consumer(receiver))
         return self.excuse(Excuse.WENT_BACK, has_refused)
 
-    def _rows_refused_by_format(self, consumer: str) -> set[int]:
+    def _rows_refused_unsent(self, consumer: str) -> set[int]:
         whose = f"= '{consumer}'" if consumer else "IS NULL"
         lines = self._ask(
-            f"SELECT record_id FROM eventlog_error WHERE {_OF_FORMATS} AND consumer {whose} "
-            f"UNION SELECT record_id FROM removed_lines WHERE {_OF_FORMATS} AND consumer {whose} "
+            f"SELECT record_id FROM eventlog_error WHERE {_REFUSED_UNSENT} AND consumer {whose} "
+            f"UNION SELECT record_id FROM removed_lines WHERE {_REFUSED_UNSENT} AND consumer {whose} "
             "AND record_id IN (SELECT record_id FROM removed_rows)"
         )
         return {row for (row,) in lines}
@@ -1068,10 +1069,10 @@ class Auditor:
     def _audit_statuses(self, letters: Mapping[int, str]) -> None:
         """Check that a row has the letter of the last answer to its event."""
         newest = self._ask(
-            f"SELECT record_id, {_OF_FORMATS}, max(rowid) FROM eventlog_error "
+            f"SELECT record_id, {_REFUSED_UNSENT}, max(rowid) FROM eventlog_error "
             "WHERE consumer IS NULL AND code NOT IN ('superseded', 'skipped') GROUP BY record_id"
         )
-        invalid = {row for row, is_of_format, _ in newest if is_of_format}
+        invalid = {row for row, is_unsent, _ in newest if is_unsent}
         for row, (event_id, level) in self._answers_of("").items():
             letter = letters.get(row)
             if letter is None or ("", row) in self._skipped:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _UNSTEADY = {"restores", "backlog", "loopback"}
 """The features with which rows may wait for something else than a receiver."""
 
-_BESIDE = ("eventlog requeue", "schema changes")
+_SCHEMA = "schema changes"
+_BESIDE = ("eventlog requeue", _SCHEMA)
 """What is counted, and may leave rows if it happens during the run: a table may have another name for a while."""
 
 
@@ -75,14 +76,14 @@ def run(
     process.start["failures"] = receiver.failures
     before, is_steady = set(undone()), _is_steady(world)
     process.start["steady"] = is_steady
-    beside = [world.stats[one] for one in _BESIDE]
-    changes = world.stats["schema changes"]
+    beside = {one: world.stats[one] for one in _BESIDE}
     world.stats["once"] += 1
     try:
         publisher.run_once(world.stop_of(process))
     except EventlogError:  # all may be well again before the supervisor sees it
         process.start["mood"] |= bool(receiver.mood) or world.away > 0
-        has_changed = changes != world.stats["schema changes"]  # also if a table has its name again
+        # A table may have its name again.
+        has_changed = world.stats[_SCHEMA] != beside[_SCHEMA]
         process.start["steady"] &= _is_steady(world) and not has_changed
         raise
     if process.is_stopping:
@@ -91,7 +92,7 @@ def run(
     world.auditor.audit_counters(process)
     world.auditor.checks += 1
     left = before.intersection(undone())
-    is_alone = beside == [world.stats[one] for one in _BESIDE]
+    is_alone = beside == {one: world.stats[one] for one in _BESIDE}
     if left and is_steady and _is_steady(world) and is_alone:
         world.fail(f"{process.name} has published once, and has left {sorted(left)[:10]}")
 
