@@ -131,7 +131,11 @@ def test_avro_messages_are_whole_records_of_their_schemas(
         (data_schema(table, options), opened.message),
         (key_schema(table, options), message.key),
     ):
-        assert avro.bytes_writer(schema)(avro.from_bytes(schema, data)) == data
+        record = avro.from_bytes(schema, data)
+        again = avro.bytes_writer(schema)(record)
+        # fastavro writes two bytes of -1.28, where one holds the number.
+        is_shorter = len(data) < len(again) and avro.from_bytes(schema, again) == record
+        assert again == data or is_shorter
 
 
 def union(kind: str) -> list[str]:
