@@ -46,7 +46,7 @@ from eventlog.config.load import Config, load
 from eventlog.core import clock
 from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, ReceiverUnavailable
-from eventlog.model import LOG_COLUMNS, Answer, EventResult, Level
+from eventlog.model import LOG_COLUMNS, Answer, EventResult, Level, Operation
 from eventlog.publisher.context.context import Context, Counters, Used
 from eventlog.publisher.context.observer import Measured, Observer
 from eventlog.publisher.declared.opening import open_context, open_unlocked
@@ -1366,9 +1366,11 @@ def test_a_snapshot_that_was_cut_off_continues_after_its_last_chunk(
     execute(log, "UPDATE usr SET fname = 'new' WHERE idu = 3", "DELETE FROM usr WHERE idu = 4")
     sent: list[Document] = []
     again = consume(config, lambda document: sent.append(document))
-    assert without_begun(again) == ["usr.idu=3", "usr.idu=5"]
+    assert without_begun(again) == ["usr.idu=3", "usr.idu=4", "usr.idu=5"]
     assert again[0] == seen[2]  # a repeated chunk has the same ids and today's values
     assert names_of(sent)[again[0]] == "new"
+    gone = [event for document in sent for event in document.events if event.event_id == again[1]]
+    assert [event.operation for event in gone] == [Operation.DELETE]
 
 
 @SOAKED_ON_POSTGRESQL

@@ -21,6 +21,7 @@ from backlog_job import (
     statuses,
     statuses_of,
 )
+from shared import execute
 
 from eventlog.changes.format import Report
 from eventlog.registry import format_named
@@ -87,3 +88,16 @@ def test_a_backlog_that_is_marked_is_read_back_as_changes(log: sa.Engine, tmp_pa
     assert any(code == "receiver" for _, code, _ in errors(log)) == (
         report.manifest.totals.get("rows_invalid", 0) > 0
     )
+
+
+def test_a_recorded_update_of_a_deleted_object_is_a_delete_as_the_publisher_sends_it(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    log_rows(log, [(1, 2, "app", "usr", "idu=1", "fname", "a", "b")])
+    published_records(config_of(log, **DEBEZIUM), documents=0)
+    execute(log, "DELETE FROM hr.usr WHERE idu = 1")
+    log_rows(log, [(2, 4, "app", "usr", "idu=1", None, None, None)])
+    copy(config_of(log), tmp_path / "out", format="debezium")
+    ours, sent = of_file(tmp_path / "out"), of_publisher(log)
+    assert ours == sent
+    assert [value["payload"]["op"] for _, _, value in sent if value is not None] == ["d", "d"]

@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from backlog_job import (
     LOG,
+    SCHEMA,
     Row,
     config_of,
     convert,
@@ -28,7 +29,7 @@ from backlog_job import (
     statuses,
     statuses_of,
 )
-from shared import Run, in_ci, url_of
+from shared import Run, execute, in_ci, url_of
 
 
 @pytest.mark.parametrize("number", [3_000, pytest.param(200_000, marks=pytest.mark.soak)])
@@ -87,6 +88,22 @@ def test_the_recorded_delivery_comes_first_and_as_it_was_recorded(
         str(i) for i in again
     }
     assert set(statuses(log).values()) == {"S", "E"}
+
+
+def test_a_recorded_event_whose_object_is_deleted_is_a_delete_in_the_directory_too(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    """The receiver of the publisher's first request may still work on it (spec/event-log.md 8.4)."""
+    log_rows(log, [(1, 6, "app", "usr", "idu=1", None, None, None)])
+    leave_in_flight(config_of(log), documents=0)
+    execute(log, f"DELETE FROM {SCHEMA}.usr WHERE idu = 1")
+    log_rows(log, [(2, 4, "app", "usr", "idu=1", None, None, None)])
+    report = copy(config_of(log), tmp_path / "copy")
+    sent = publish(config_of(log))
+    assert list(events_of(documents_of(tmp_path / "copy"))) == sent
+    assert [event.partition(" ")[0] for event in sent] == ["<delete", "<delete"]
+    assert report.manifest.totals["delete"] == 2
+    assert "rows_gone" not in report.manifest.totals
 
 
 def test_in_a_new_epoch_a_job_writes_the_event_ids_that_the_publisher_would(

@@ -30,6 +30,7 @@ from backlog_job import (
     statuses_of,
 )
 from pyspark.sql import DataFrame, SparkSession
+from shared import execute
 
 from eventlog import cli
 from eventlog.changes.format import Report
@@ -259,6 +260,25 @@ def test_recorded_messages_come_first_with_the_sequences_they_were_sent_with(
         assert first[record.event_id] < len(recorded)
     assert report.manifest.totals["rows_in_flight"] > 0
     assert "N" not in statuses(log).values()
+
+
+def test_a_recorded_message_of_a_deleted_object_is_a_delete_as_the_publisher_sends_it(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    log_rows(log, [(1, 6, "app", "usr", "idu=1", None, None, None)])
+    set_times(log)
+    published_records(config_of(log, **QLIK), documents=0)
+    execute(log, "DELETE FROM hr.usr WHERE idu = 1")
+    log_rows(log, [(2, 4, "app", "usr", "idu=1", None, None, None)])
+    set_times(log)
+    copy(config_of(log), tmp_path / "out", format="qlik-messages")
+    sent = published_records(config_of(log, **QLIK))
+    ours = messages_of(tmp_path / "out")
+    assert [told(*message) for message in ours] == [
+        told(record.topic, record.key, record.value) for record in sent
+    ]
+    headers = [m.value["message"]["headers"] for m in ours if m.value["type"] == "DT"]  # type: ignore[index,call-overload]
+    assert [one["operation"] for one in headers] == ["DELETE", "DELETE"]
 
 
 # Restarts, forms

@@ -24,7 +24,7 @@ from fake_publisher import (
 from samples import row, usr
 from shared import opened_log
 
-from eventlog.model import Answer, EventResult, Level
+from eventlog.model import Answer, EventResult, Level, Operation
 from eventlog.publisher.feeds import queue
 from eventlog.publisher.ledger.ledger import StatusLedger
 from eventlog.publisher.send.sending import DeliveryResult
@@ -220,7 +220,7 @@ def test_two_retries_of_one_object_in_a_document_are_one_attempt(new_world: NewW
     assert parked.tries == 1
 
 
-def test_an_object_is_released_when_its_pending_change_has_lost_its_effect(
+def test_an_object_is_released_by_the_delete_that_its_pending_change_has_become(
     new_world: NewWorld,
 ) -> None:
     fake = new_world([row(1, 8, "idu=1", "fname")])
@@ -232,10 +232,11 @@ def test_an_object_is_released_when_its_pending_change_has_lost_its_effect(
     fake.log([row(2, 4, "idu=1")])
     fake.run(receiver, state)
     assert (receiver.sent, fake.statuses(), len(state.parked_objects())) == (
-        [["1"], ["2"]],
+        [["1"], ["1"], ["2"]],
         {1: "S", 2: "S"},
         0,
     )
+    assert [one.events[0].operation for one in receiver.documents[1:]] == [Operation.DELETE] * 2
 
 
 def test_an_event_before_the_retry_is_done(new_world: NewWorld) -> None:

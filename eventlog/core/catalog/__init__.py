@@ -205,6 +205,17 @@ class ObjectClass:
         """True for a view, which may have several rows for one object."""
         return self.table.kind == "view"
 
+    @property
+    def may_lose_sight(self) -> bool:
+        """True for a view that an object may have left without a delete, and to which the object
+        returns as a change of some columns (spec/event-log.md 7.2, 15.4).
+        """
+        return (
+            self.is_view
+            and self.main_table is None
+            and (self.condition is None or not self.condition.changes)
+        )
+
 
 def row_of(cls: ObjectClass) -> Table:
     """Return the class as the description of a table. The table has one column per single-valued

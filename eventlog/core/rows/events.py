@@ -504,6 +504,24 @@ def _build_decided(
     )
 
 
+def sent_again(event: Outgoing) -> Outgoing:
+    """Return a recorded event that was built again as it is sent: a delete if there is no event
+    because its object is gone or outside (spec/event-log.md 8.4, *Built again*).
+
+    A request with the recorded event may still be on its way. The receiver ignores that request
+    only if it has applied something under the event-id.
+    """
+    if event.operation is not None or event.steps is None or event.object_id is None:
+        return event
+    object_class, _ = event.object_id
+    outcomes = event.outcomes  # None here for an object of a snapshot, which has no rows
+    if object_class.may_lose_sight or (outcomes is not None and not outcomes.gone):
+        return event
+    if outcomes is not None:
+        outcomes = outcomes._replace(contributed=outcomes.gone, gone=())
+    return event._replace(operation=_DELETE, outcomes=outcomes, rows=None)
+
+
 def _whole_row(
     rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts], options: EventOptions
 ) -> tuple[Operation, Sequence[CheckedRow]]:

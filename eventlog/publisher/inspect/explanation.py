@@ -29,7 +29,16 @@ from eventlog.core.rows.events import (
 )
 from eventlog.core.rows.fold import first_id, fold, object_of, reach, reach_of_span
 from eventlog.errors import BadTableKey, DatabaseError, LogTableError
-from eventlog.model import QUEUE_FIELDS, LogRow, Status, origins_of, queue_rows, unpadded
+from eventlog.model import (
+    QUEUE_FIELDS,
+    EventType,
+    LogRow,
+    Operation,
+    Status,
+    origins_of,
+    queue_rows,
+    unpadded,
+)
 from eventlog.publisher.context.context import (
     Context,
     in_savepoint,
@@ -49,7 +58,7 @@ from eventlog.publisher.ledger.in_flight import (
 )
 from eventlog.publisher.ledger.ledger import is_at_work, status_of
 from eventlog.publisher.send.cycle import preview, recorded_ids
-from eventlog.publisher.send.log_feed import build_recorded
+from eventlog.publisher.send.log_feed import build_recorded, rebuild
 from eventlog.sql.log.errors import (
     PUT_BACK,
     SKIPPED,
@@ -221,6 +230,8 @@ def explain_as_read(context: Context, record_id: int) -> Explanation:
         notes.append(_UNKNOWN)
     elif source == "reconstructed":
         notes.append(_RECONSTRUCTED)
+    elif built is not None and _is_deleted_since(built):
+        notes.append(_DELETED_SINCE)
     is_certain = built is not None and source != "nearby" and built.event.operation is not None
     event = built.event if built is not None and is_certain else None
     object_id, place, ahead = known.object_id, known.place, known.ahead
@@ -258,6 +269,19 @@ _RECONSTRUCTED: Final = (
     "the event is a reconstruction from the rows that still exist, and values that are read back "
     "are the present ones"
 )
+_DELETED_SINCE: Final = (
+    "the event was recorded while its object existed for this reader. It is sent again as a "
+    "delete, because an earlier request with the event may still be on its way"
+)
+
+
+def _is_deleted_since(built: _Built) -> bool:
+    """Return True if a recorded event has become a delete that no row of type 4 asks for."""
+    return (
+        built.source == "in_flight"
+        and built.event.operation is Operation.DELETE
+        and all(row.event_type != EventType.DELETE_ROW for row in built.rows)
+    )
 
 
 def _is_unknown(known: _Known, built: _Built) -> bool:
@@ -352,7 +376,12 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
         else next(iter(present.event.outcomes.invalid), None)
     )
     if present is not None and event is None and problem is None:
-        notes.append("the object does not exist now, so nothing would be sent for it")
+        event = _recorded_object(context, event_id)
+        notes.append(
+            "the object does not exist now, so nothing would be sent for it"
+            if event is None
+            else _DELETED_SINCE
+        )
     explained = Explanation(
         log=str(context.log),
         kind="object",
@@ -379,6 +408,18 @@ def _present(context: Context, event_id: str, notes: list[str]) -> Present | Non
     except (DatabaseError, BadTableKey) as error:
         notes.append(f"the object could not be read: {error}")
         return None
+
+
+def _recorded_object(context: Context, event_id: str) -> Outgoing | None:
+    """Return the event in flight of an object of a snapshot as it would be sent again, None if the
+    object is not in flight or no event would be sent.
+    """
+    deliveries, _ = read_recorded(context.log, context.ledger.consumer)
+    for delivery, _, event in placed_events(deliveries):
+        if event.event_id == event_id:
+            (built,) = rebuild(context, delivery, [event]).events
+            return None if built.operation is None else built
+    return None
 
 
 def _state_of_object(context: Context, errors: Sequence[ErrorRow]) -> str:

@@ -19,12 +19,21 @@ from typing import NamedTuple
 
 from sqlalchemy.exc import DBAPIError
 
+from eventlog.changes.publishing import CurrentRows
 from eventlog.core.catalog import ObjectId
 from eventlog.core.clock import monotonic
 from eventlog.core.ranges import to_ranges
 from eventlog.core.rows.checks import InvalidRow, Remark, check_rows
 from eventlog.core.rows.event_ids import raised_at, record_id_of
-from eventlog.core.rows.events import Decided, Outgoing, RowOutcomes, build_event, decide, ids_of
+from eventlog.core.rows.events import (
+    Decided,
+    Outgoing,
+    RowOutcomes,
+    build_event,
+    decide,
+    ids_of,
+    sent_again,
+)
 from eventlog.errors import number_of
 from eventlog.model import Answer, LogRow, Status, origins_of, queue_rows, unpadded
 from eventlog.publisher.context.context import Context, report_missing
@@ -261,13 +270,15 @@ class Rebuilt(NamedTuple):
     remarks: Sequence[Remark]
     waiting: frozenset[int]
     """The record_ids of rows whose class is unavailable."""
+    current_rows: CurrentRows
+    """The current rows of the objects, if the format needs them."""
     missing: frozenset[int] = frozenset()
     """The record_ids of rows that are no longer in the log."""
 
 
 def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
     """Rebuild events of in-flight entries under their event-ids, with values read back again
-    (spec/event-log.md 10).
+    (spec/event-log.md 8.4, *Built again*, 10).
     """
     ranges = sorted(pair for event in recorded for pair in to_ranges(event.ids))
     present = context.log.read_rows(ranges)
@@ -308,8 +319,17 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
                 outcomes=outcomes,
             )
         )
-    waiting = frozenset(checked.waiting)
-    return Rebuilt(events, decided, invalid, log_rows, checked.remarks, waiting, missing)
+    read, current_rows = with_current_rows(context, events)
+    return Rebuilt(
+        [*map(sent_again, read)],
+        decided,
+        invalid,
+        log_rows,
+        checked.remarks,
+        frozenset(checked.waiting),
+        current_rows,
+        missing,
+    )
 
 
 class RebuiltDocument(NamedTuple):
@@ -325,17 +345,18 @@ def rebuild(context: Context, delivery: Delivery, recorded: Sequence[Outgoing]) 
     """Build recorded events again: the same rows and event-ids, with values read back again."""
     events: Sequence[Outgoing]
     if not recorded[0].ids:
-        events, waiting = build_objects(context, recorded)
-        origins = origins_of_objects(context)
+        present, waiting = build_objects(context, recorded)
+        read, current_rows = with_current_rows(context, present)
+        events, origins = [*map(sent_again, read)], origins_of_objects(context)
     else:
         rebuilt = build_recorded(context, recorded)
         if gone := context.counters.note_missing(rebuilt.missing):
             report_missing(context, len(gone), gone[0], gone[-1])
-        events, origins = rebuilt.events, origins_of(rebuilt.log_rows.values())
+        events, current_rows = rebuilt.events, rebuilt.current_rows
+        origins = origins_of(rebuilt.log_rows.values())
         waiting = frozenset(
             event.event_id for event in recorded if not rebuilt.waiting.isdisjoint(event.ids)
         )
-    events, current_rows = with_current_rows(context, events)
     built = delivery._replace(origins=origins, current_rows=current_rows)
     return RebuiltDocument(built, events, waiting)
 

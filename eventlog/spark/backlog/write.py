@@ -267,6 +267,7 @@ class _RenderedEvents:
     def __init__(self, job: Job, output: OutputFormat) -> None:
         self._format = output
         self._render = self._format.renderer(job)
+        self._render_sent = None if output.render_sent is None else output.render_sent(job)
         self._blobs: list[Columns] = []
         self._firsts: list[int] = []
         self._sequences: dict[int, str] = {}
@@ -287,9 +288,12 @@ class _RenderedEvents:
         if is_sequence(delivery.first):  # not recorded by another format's publisher
             for place, (event, _) in zip(places, with_group, strict=True):
                 self._sequences[place] = sequence_at(delivery.first, event.place)
-        blob, unwritten, counts, _ = self._render(
-            decided, places, rebuilt.log_rows, context.query_back
-        )
+        rows, query_back = rebuilt.log_rows, context.query_back
+        if self._render_sent is None:
+            blob, unwritten, counts, _ = self._render(decided, places, rows, query_back)
+        else:
+            events = [event for event, _ in with_group]
+            blob, unwritten, counts = self._render_sent(events, places, rows, query_back)
         if blob is not None:
             self._blobs.append(blob)
         counted = Counter(counts)

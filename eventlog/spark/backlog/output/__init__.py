@@ -76,8 +76,11 @@ class OutputFormat:
     """A function that returns the ``Render`` function, which the stages that fold groups call."""
     write: Write
     render_sent: Callable[[Job], RenderSent] | None = None
+    """A function for formats whose readers may already have a recorded event. Without it, a
+    recorded event is written like a new one.
+    """
     write_sent: WriteSent | None = None
-    """The functions for formats whose recorded events keep their documents."""
+    """A function for formats whose recorded events keep their documents."""
     needs_log_rows: Callable[[Job], bool] = lambda _: True
     """A function that returns True if whole rows of the log are needed."""
     folders: Callable[[Job], list[str]] = lambda _: []

@@ -23,7 +23,14 @@ from eventlog.config.load import Config
 from eventlog.config.publishing import named_options, publish_options, value_options
 from eventlog.conversion import by_reason
 from eventlog.core.options import parse_options
-from eventlog.core.rows.events import Decided, Outgoing, QueryBack, association_of, build_event
+from eventlog.core.rows.events import (
+    Decided,
+    Outgoing,
+    QueryBack,
+    association_of,
+    build_event,
+    sent_again,
+)
 from eventlog.errors import ConfigError
 from eventlog.model import EventResult, origins_of
 from eventlog.publisher.ledger import Delivery
@@ -68,7 +75,7 @@ def output_of(format: Format) -> OutputFormat:
         partial(_read_options, format),
         _renderer,
         _write,
-        _pieces_writer,
+        _sent_renderer,
         _write_sent,
         _needs_log_rows,
     )
@@ -117,8 +124,12 @@ def _needs_log_rows(job: Job) -> bool:
 # ---------------------------------------------------------------
 
 
-def _pieces_writer(job: Job) -> RenderSent:
-    """Return the function that makes the columns for events."""
+def _pieces_writer(
+    job: Job, as_sent: Callable[[Sequence[Outgoing]], Sequence[Outgoing]]
+) -> RenderSent:
+    """Return the function that makes the columns for events. ``as_sent`` returns events as they
+    are sent, from events that were built with their whole rows.
+    """
     left_out: list[str] = []
     writer, classes = writer_of(job, left_out.append), catalog(job)
     is_parquet = job.output.file_layout == "parquet"
@@ -132,6 +143,7 @@ def _pieces_writer(job: Job) -> RenderSent:
         current_rows: CurrentRows = {}
         if Need.WHOLE_ROWS in writer.needs:
             events, current_rows = read_whole_rows(events, query_back)
+        events = as_sent(events)
         counts, failures = counts_of(events)
         written = [event for event in events if event.operation is not None]
         if len(written) < len(events):
@@ -172,9 +184,14 @@ def _about_of(event: Outgoing) -> tuple[str, str, str, str]:
     return event.sent_id, object_class.name, str(event.operation), association_of(event)
 
 
+def _sent_renderer(job: Job) -> RenderSent:
+    """Return the function that makes the columns for recorded events."""
+    return _pieces_writer(job, lambda events: [*map(sent_again, events)])
+
+
 def _renderer(job: Job) -> Render:
     """Return the function that makes the columns for the events of groups."""
-    options, write = job.options.events, _pieces_writer(job)
+    options, write = job.options.events, _pieces_writer(job, lambda events: events)
 
     def render(
         decided: Sequence[Decided],

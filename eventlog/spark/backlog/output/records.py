@@ -7,7 +7,7 @@ and makes the bytes of the records.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from operator import itemgetter
 from typing import Any, Final
@@ -18,7 +18,7 @@ from eventlog.changes.format import Format
 from eventlog.config.load import Config
 from eventlog.config.publishing import publish_options, taken_by_sink, value_options
 from eventlog.core.options import parse_options
-from eventlog.core.rows.events import Decided, QueryBack, build_event
+from eventlog.core.rows.events import Decided, Outgoing, QueryBack, build_event
 from eventlog.core.rows.transaction_ids import transaction_digits
 from eventlog.core.values.json_bytes import json_bytes
 from eventlog.errors import FormatError, RowError
@@ -36,6 +36,8 @@ from eventlog.spark.backlog.output import (
     PartFiles,
     Render,
     Rendered,
+    RenderedSent,
+    RenderSent,
     Written,
     counts_of,
     refuse,
@@ -61,18 +63,44 @@ def _message_options(config: Config, options: Mapping[str, Any], file_layout: st
 
 def _message_renderer(job: Job) -> Render:
     """Return the function that makes the messages for groups, as the publisher would send them."""
-    options = job.options.events
-    _, messages = _message_writer(job)
+    options, write = job.options.events, _messages_writer(job)
 
     def render(
         decided: Sequence[Decided],
         places: Sequence[int],
         log_rows: LogRows,
-        query_back: QueryBack,
+        _: QueryBack,
     ) -> Rendered:
         events = [
             build_event(group, options, decision, current) for group, decision, current in decided
         ]
+        return write(events, places, log_rows)
+
+    return render
+
+
+def _sent_renderer(job: Job) -> RenderSent:
+    """Return the function that makes the messages for recorded events."""
+    write = _messages_writer(job)
+
+    def render(
+        events: Sequence[Outgoing], places: Sequence[int], log_rows: LogRows, _: QueryBack
+    ) -> RenderedSent:
+        blob, failures, counts, _numbered = write(events, places, log_rows)
+        return blob, failures, counts
+
+    return render
+
+
+def _messages_writer(
+    job: Job,
+) -> Callable[[Sequence[Outgoing], Sequence[int], LogRows], Rendered]:
+    """Return the function that makes the messages for events, given their places and their rows in
+    the log.
+    """
+    _, messages = _message_writer(job)
+
+    def write(events: Sequence[Outgoing], places: Sequence[int], log_rows: LogRows) -> Rendered:
         counts, failures = counts_of(events)
         rows: list[tuple[Any, ...]] = []
         for place, event in zip(places, events, strict=True):
@@ -112,7 +140,7 @@ def _message_renderer(job: Job) -> Render:
         )
         return columns, failures, counts, numbered
 
-    return render
+    return write
 
 
 def _message_writer(job: Job) -> tuple[MessageWriter, EventMessages]:
@@ -162,4 +190,6 @@ def _write_messages(
 
 def output_of(format: Format) -> OutputFormat:
     """Return the functions of messages for a backlog job."""
-    return OutputFormat(("lines",), _message_options, _message_renderer, _write_messages)
+    return OutputFormat(
+        ("lines",), _message_options, _message_renderer, _write_messages, _sent_renderer
+    )
