@@ -153,6 +153,7 @@ def reset(world: World, name: str, start_from: str) -> None:
     if command.exit_code == 0:
         world.auditor.begins_anew(name)
         world.receivers[name].replica = Replica()
+        world.receivers[name].unfinished.clear()
 
 
 def _run_for(world: World, seconds: float, until: Callable[[], bool]) -> None:
@@ -489,6 +490,48 @@ def refuse_unnamed(world: World, chance: Random) -> None:
     _mood(world, name, chance)
 
 
+def finish_late(world: World, chance: Random) -> None:
+    """A receiver goes on with requests that the publisher has given up, while their objects are
+    deleted, the publisher may be killed, and the requests are sent again.
+    """
+    _finish_late(world, chance, "a late request whose object is deleted", [1, 3, 128])
+
+
+def finish_late_in_parts(world: World, chance: Random) -> None:
+    """The same for documents that have two events of an object, and are cut meanwhile."""
+    _finish_late(world, chance, "a late request under an id that was replaced", [5, 128])
+
+
+def _finish_late(world: World, chance: Random, place: str, sizes: Sequence[int]) -> None:
+    if not (name := _sender(world, chance)):
+        return
+    given = {**_MANY, "batch_size": chance.choice(sizes), "polling_interval": 1, "max_attempts": 0}
+    given |= {"isolate_after": 1, "retry_initial": 1, "retry_max": 20, "on_retry": "park"}
+    given |= {"fold_distance": 0 if min(sizes) > 1 else chance.choice([0, 1000])}
+    _restart(world, name, chance, given)
+    before, receiver = (
+        world.stats[place],
+        world.receivers["receiver" if name == "publisher" else name],
+    )
+    for _ in range(2):
+        _mood(world, name, chance, late=chance.choice([0.5, 1.0]))
+        _write(world, chance)
+        if min(sizes) > 1:
+            _write(world, chance)  # further events of the same objects
+        world.scheduler.run_on(_POINTS, lambda: bool(receiver.unfinished))
+        world.scheduler.run_on(chance.choice([0, 10, 40]))
+        world.application.delete_burst()
+        world.application.delete_some(chance)
+        process = world.scheduler.processes.get(name)
+        if chance.random() < 0.4 and process is not None:
+            world.kill(process)
+            world.start(name, chance, given=given)
+        _mood(world, name, chance)
+        _run_for(world, 45, lambda: world.stats[place] > before)
+        if world.stats[place] > before:
+            break
+
+
 def tear_file(world: World, chance: Random) -> None:
     """The publisher is killed while it writes a file."""
     if world.plan["sink"] != "files" or not running(world, "publisher"):
@@ -592,6 +635,8 @@ DIRECTED: Mapping[str, Callable[..., None]] = {
         fail_for_one,
         give_up,
         refuse_unnamed,
+        finish_late,
+        finish_late_in_parts,
         tear_file,
         refuse_at_flush,
         refuse_at_flush_of_source,

@@ -209,6 +209,17 @@ PLACES = (
         Watched(Outbox, "settle", _refuses_half),
     ),
     Place(
+        "a late request whose object is deleted",
+        "A receiver finishes a request after its event came again as a delete.",
+        "finish_late",
+        share=0.25,
+    ),
+    Place(
+        "a late request under an id that was replaced",
+        "A receiver finishes a request after it has applied an event of it under a new id.",
+        "finish_late_in_parts",
+    ),
+    Place(
         "a refusal at a flush",
         "A sink reports at its flush that events were refused which it had accepted.",
         "refuse_at_flush",

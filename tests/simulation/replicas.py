@@ -51,6 +51,8 @@ MOODS: dict[str, dict[str, float]] = {
 
 _SLOW = (2.0, 2.0, 0.3, 7.0)
 """The seconds that a slow answer takes."""
+_AFTERWARDS = (3.0, 15.0, 40.0)
+"""The seconds for which a receiver goes on with a request that the publisher has given up."""
 
 
 class Replica:
@@ -59,6 +61,8 @@ class Replica:
     def __init__(self) -> None:
         self.objects: dict[Key, dict[str, list[str]]] = {}
         self.applied: set[str] = set()
+        self.deletes: set[str] = set()
+        """The event-ids under which it has deleted an object."""
         self.refused: set[Key] = set()
         """The objects of which an event was refused for good: they may differ until they are
         resynced.
@@ -71,6 +75,7 @@ class Replica:
         self.applied.add(event.event_id)
         key = object_of(event)
         if event.operation is Operation.DELETE:
+            self.deletes.add(event.event_id)
             self.objects.pop(key, None)
             return True
         state = {} if event.operation is Operation.ADD else self.objects.get(key, {})
@@ -118,6 +123,8 @@ class Receiver:
         """
         self._behind_refused: defaultdict[Key, dict[str, set[str]]] = defaultdict(dict)
         """What it has applied after refused events, by the object and the refused event-id."""
+        self.unfinished: list[tuple[float, Sequence[Event]]] = []
+        """The requests that it goes on with, and the times at which it has done them."""
 
     def _draws(self, what: str, event_id: str) -> bool:
         probability = self.mood.get(what, 0.0)
@@ -148,6 +155,10 @@ class Receiver:
         point(f"gets {self.name} {first}", seconds if self._draws("slow", first) else 0.0)
         if self._draws("away", first):
             self._hang_up("is unavailable")
+        if self._draws("late", first):
+            seconds = _AFTERWARDS[self._tries[first] % len(_AFTERWARDS)]
+            self.unfinished.append((self._world.scheduler.now + seconds, events))
+            self._hang_up("goes on with it, and the publisher waits no longer")
         if "fail one" in self.mood and any(self._is_poison(event) for event in events):
             if self._draws("applies", first):
                 self.apply(events)
@@ -279,6 +290,29 @@ class Receiver:
                 self._world.auditor.is_applied(self.name, event, is_in_order)
             else:
                 self._pass_over(event)
+
+    # --- requests that the publisher has given up ---
+
+    def finish(self) -> None:
+        """Finish the requests whose time has come: apply the events whose ids are not known."""
+        now = self._world.scheduler.now
+        due = [events for until, events in self.unfinished if until <= now]
+        self.unfinished = [one for one in self.unfinished if one[0] > now]
+        for event in chain.from_iterable(due):
+            key, event_id = object_of(event), event.event_id
+            if event_id in self.replica.applied:
+                is_fenced = (
+                    event_id in self.replica.deletes and event.operation is not Operation.DELETE
+                )
+                self._world.stats["a late request whose object is deleted"] += is_fenced
+            elif event_id not in self._behind_refused[key]:
+                self._world.tell(f"  {self.name} applies {event_id} at last")
+                is_replaced = self._world.auditor.is_replaced(self.name, event_id)
+                if is_replaced:
+                    self._world.stats["a late request under an id that was replaced"] += 1
+                    self._world.auditor.goes_back(self.name, key, Excuse.LATE_UNDER_FIRST_ID)
+                self.replica.apply(event)
+                self._world.auditor.is_applied(self.name, event, not is_replaced)
 
     # --- a lenient receiver, which applies what is behind a retry ---
 

@@ -424,7 +424,9 @@ class World:
         self.scheduler.processes.pop(process.name, None)
 
     def _supervise(self) -> None:
-        """Start again what has ended, as a supervisor does."""
+        """Start again what has ended, as a supervisor does; receivers do what they do late."""
+        for receiver in self.receivers.values():
+            receiver.finish()
         for name, process in list(self.scheduler.processes.items()):
             if process.is_running or process.is_dead:
                 continue
@@ -731,6 +733,7 @@ class World:
     def _is_quiet(self) -> bool:
         return (
             not self.has_commands()
+            and not any(receiver.unfinished for receiver in self.receivers.values())
             and all(
                 task.is_done or (task.at == "rest" and task.wake_at > self.scheduler.now)
                 for process in self.scheduler.processes.values()
