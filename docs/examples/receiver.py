@@ -10,11 +10,14 @@ import sqlite3
 import sys
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from time import monotonic
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape, quoteattr
 
 TABLES = """CREATE TABLE IF NOT EXISTS applied (event_id TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS object (key TEXT PRIMARY KEY, class TEXT, attributes TEXT)"""
+SECONDS = 20
+"""The time for a document: less than sink.timeout, after which the publisher sends it again."""
 
 
 def apply(db, event):
@@ -45,10 +48,13 @@ def apply(db, event):
 
 def receive(db, body):
     """Apply the events of a document in their order and return the answer."""
-    statuses = []
+    statuses, until = [], monotonic() + SECONDS
     document = ElementTree.fromstring(body)  # noqa: S314 - of a publisher that one knows
     for event in document.iterfind("input/*[@event-id]"):  # a heartbeat holds none
         event_id, level, why = event.get("event-id"), "success", ""
+        if monotonic() >= until:  # the publisher may send newer events of the object soon
+            statuses.append(f'<status level="retry" event-id={quoteattr(event_id)}/>')
+            continue
         try:
             with (
                 db

@@ -77,10 +77,10 @@ LANGUAGES = [
 
 @contextmanager
 def started(
-    language: Language, file: Path, port: int = 0
+    language: Language, file: Path, port: int = 0, seconds: float = 20
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A receiver and its port; killed at the end."""
-    command = [*language.command, str(file), str(port)]
+    command = [*language.command, str(file), str(port), str(seconds)]
     # A virtual machine that compiles and collects little starts in less time.
     lean = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
     with start(command, env=os.environ | lean, stdout=subprocess.PIPE, text=True) as running:
@@ -138,6 +138,15 @@ def test_event_is_kept_once_also_after_a_kill_in_the_middle_of_a_line_and_refuse
         assert set(post(language, port, event(7))) == {204}
     kept = ["6"] if language.is_binary else []
     assert language.kept(file) == ["1", "2", "3", "4", "5", *kept, "7"]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_request_is_dropped_when_its_time_is_over(language: Language, tmp_path: Path) -> None:
+    """The publisher may have sent newer events of the same objects by then."""
+    file = tmp_path / "kept"
+    with started(language, file, seconds=0) as (_, port):
+        assert set(post(language, port, event(1))) == {503}
+    assert language.kept(file) == []
 
 
 @pytest.fixture

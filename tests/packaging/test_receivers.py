@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,24 @@ def test_the_example_receiver_has_what_the_database_has(
             assert cli.run(["--set", f"sink.url={url}", "publish", "--once"]) == 0
     assert objects(file) == EXPECTED
     assert rows(hr, "SELECT DISTINCT status FROM hr.eventlog") == [("S",)]
+
+
+def test_the_example_receiver_applies_nothing_when_the_time_of_a_request_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = spec_from_file_location("receiver_of_docs", ROOT / "docs/examples/receiver.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "SECONDS", 0)
+    body = (
+        b'<nds><input><delete event-id="7"><association>idu=1</association></delete></input></nds>'
+    )
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(module.TABLES)
+        assert b'<status level="retry" event-id="7"/>' in module.receive(db, body)
+        assert db.execute("SELECT * FROM applied").fetchall() == []
 
 
 def test_the_example_receiver_applies_an_event_that_comes_again_once_only(

@@ -1,13 +1,16 @@
 // Receives changes as CloudEvents with nothing but Node, and keeps each event once, by its id, in a file.
 //
-//     node receiver.mjs events.jsonl 8080
+//     node receiver.mjs events.jsonl 8080 20
+//
+// 20 is the number of seconds after which a request is dropped: less than sink.timeout, after which the publisher sends
+// its events again.
 //
 // In eventlog.toml: [sink] type = "http", url = "http://localhost:8080/events"; [format] type = "cloudevents".
 
 import { fsyncSync, ftruncateSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 
-const [path, port] = process.argv.slice(2);
+const [path, port, seconds] = process.argv.slice(2);
 const file = openSync(path, 'a+');
 const known = new Set();
 
@@ -33,9 +36,11 @@ function keep(events) {
 
 const server = createServer((request, response) => {
   const pieces = [];
+  const until = performance.now() + 1000 * Number(seconds);
   request.on('data', (piece) => pieces.push(piece));
   request.on('end', () => {
     if (request.method !== 'POST' || request.url !== '/events') return void response.writeHead(404).end();
+    if (performance.now() >= until) return void response.writeHead(503).end(); // the publisher may have sent newer events
     try {
       const content = JSON.parse(Buffer.concat(pieces).toString());
       keep(Array.isArray(content) ? content : [content]);

@@ -1,7 +1,10 @@
 """Receives changes as CloudEvents with FastAPI, and keeps each event once, by its id, in SQLite.
 
     pip install fastapi uvicorn
-    python receiver.py events.sqlite 8080
+    python receiver.py events.sqlite 8080 20
+
+20 is the number of seconds after which a request is dropped: less than sink.timeout, after which
+the publisher sends its events again.
 
 In eventlog.toml:
 
@@ -19,13 +22,14 @@ import json
 import sqlite3
 import sys
 from contextlib import closing
+from time import monotonic
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-file, port = sys.argv[1], int(sys.argv[2])
+file, port, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 app = FastAPI()
 
 with closing(sqlite3.connect(file)) as made:
@@ -38,22 +42,26 @@ with closing(sqlite3.connect(file)) as made:
 @app.post("/events")
 async def receive(request: Request) -> Response:
     """204: all of it is kept. 422: nothing of it is; the publisher finds out which event it is, and
-    sends the rest.
+    sends the rest. 503: nothing of it is, and all of it comes again.
     """
+    until = monotonic() + seconds
     try:
         content = await request.json()
-        await run_in_threadpool(keep, content if isinstance(content, list) else [content])
+        await run_in_threadpool(keep, content if isinstance(content, list) else [content], until)
+    except (TimeoutError, sqlite3.OperationalError) as error:
+        return Response(f"too late: {error}", 503)
     except (ValueError, KeyError) as error:
         return Response(f"cannot be applied: {error!r}", 422)
     return Response(status_code=204)
 
 
-def keep(events: list[dict[str, Any]]) -> None:
+def keep(events: list[dict[str, Any]], until: float) -> None:
     """Look the id up and apply the event in one transaction, or a crash between the two loses or
-    doubles it.
+    doubles it. Raises TimeoutError at the time ``until``, because the publisher may have sent newer
+    events of the same objects by then.
     """
     with (
-        closing(sqlite3.connect(file, timeout=30)) as db,
+        closing(sqlite3.connect(file, timeout=max(0, until - monotonic()))) as db,
         db,
     ):  # commits at the end, or takes all of it back
         for event in events:
@@ -66,6 +74,8 @@ def keep(events: list[dict[str, Any]]) -> None:
             )
             if db.execute("INSERT OR IGNORE INTO event VALUES (?, ?, ?, ?, ?)", row).rowcount:
                 apply(db, event)
+        if monotonic() >= until:
+            raise TimeoutError(f"{seconds:g} s have passed")
 
 
 def apply(db: sqlite3.Connection, event: dict[str, Any]) -> None:
