@@ -505,21 +505,21 @@ def finish_late_in_parts(world: World, chance: Random) -> None:
 def _finish_late(world: World, chance: Random, place: str, sizes: Sequence[int]) -> None:
     if not (name := _sender(world, chance)):
         return
+    is_cut = min(sizes) > 1
     given = {**_MANY, "batch_size": chance.choice(sizes), "polling_interval": 1, "max_attempts": 0}
     given |= {"isolate_after": 1, "retry_initial": 1, "retry_max": 20, "on_retry": "park"}
-    given |= {"fold_distance": 0 if min(sizes) > 1 else chance.choice([0, 1000])}
+    given |= {"fold_distance": 0 if is_cut else chance.choice([0, 1000])}
     _restart(world, name, chance, given)
-    before, receiver = (
-        world.stats[place],
-        world.receivers["receiver" if name == "publisher" else name],
-    )
+    before = world.stats[place]
+    receiver = world.receivers["receiver" if name == "publisher" else name]
     for _ in range(2):
-        _mood(world, name, chance, late=chance.choice([0.5, 1.0]))
+        _mood(world, name, chance, late=1.0 if is_cut else chance.choice([0.5, 1.0]))
         _write(world, chance)
-        if min(sizes) > 1:
-            _write(world, chance)  # further events of the same objects
         world.scheduler.run_on(_POINTS, lambda: bool(receiver.unfinished))
-        world.scheduler.run_on(chance.choice([0, 10, 40]))
+        if is_cut:  # after a round in which nothing is answered
+            _run_for(world, chance.choice([2, 5]), lambda: False)
+        else:
+            world.scheduler.run_on(chance.choice([0, 10, 40]))
         world.application.delete_burst()
         world.application.delete_some(chance)
         process = world.scheduler.processes.get(name)

@@ -35,7 +35,7 @@ class Excuse(Enum):
     OBJECT_DIFFERS = "applied again, or late, of an object that may differ", 0.15
     WENT_BACK = "late after the format refused it", 0.1
     UNRECORDED = "late after a refusal that nobody recorded", 0.1
-    LATE_UNDER_FIRST_ID = "a late request under an id that a new one has replaced", 0.1
+    LATE_UNDER_FIRST_ID = "a late request under an id that a new one has replaced", 0.15
     ANSWER_LOST = "back to an older state after a lost answer", 0.15
     INVALID_AFTER_CHANGE = "invalid rows after a change of the schema", 0.2
     READ_BEFORE_SYNC = "a name that was read before its directory was synced", 0.02
