@@ -206,9 +206,9 @@ class ObjectClass:
         return self.table.kind == "view"
 
     @property
-    def may_lose_sight(self) -> bool:
-        """True for a view that an object may have left without a delete, and to which the object
-        returns as a change of some columns (spec/event-log.md 7.2, 15.4).
+    def may_hide_objects(self) -> bool:
+        """True for a view whose objects may leave it without a delete, and return with a change of
+        some columns (spec/event-log.md 7.2, 15.4).
         """
         return (
             self.is_view

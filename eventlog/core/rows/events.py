@@ -515,7 +515,7 @@ def sent_again(event: Outgoing) -> Outgoing:
         return event
     object_class, _ = event.object_id
     outcomes = event.outcomes  # None here for an object of a snapshot, which has no rows
-    if object_class.may_lose_sight or (outcomes is not None and not outcomes.gone):
+    if object_class.may_hide_objects or (outcomes is not None and not outcomes.gone):
         return event
     if outcomes is not None:
         outcomes = outcomes._replace(contributed=outcomes.gone, gone=())
