@@ -14,7 +14,7 @@
 # make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
 # make lint    ruff, mypy, import-linter and the check of our prose alone; style is lint without mypy, types is mypy
 # make reference  the parts of the documentation that come from the code: options, commands, error codes
-# make diagrams   docs/diagrams to docs/pictures, with Graphviz; make recording: the first scenes of the demo there
+# make diagrams   docs/diagrams to docs/pictures, with Graphviz; make recording: the first scene of the demo there
 # make docs    the documentation as a site in site/, strict: a broken link fails; make docs-serve shows it on localhost:8000
 # make clean   removes what building and testing create; make distclean: .venv too
 

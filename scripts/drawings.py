@@ -1,5 +1,5 @@
-"""Pictures that are drawn as SVG without Graphviz: a row's way, folding, a consumer's set, and a
-schema change in time. ``scripts/diagrams.py`` writes them to docs/pictures.
+"""Pictures that are drawn as SVG without Graphviz: the overview of README, a row's way, folding, a
+consumer's set, and a schema change in time. ``scripts/diagrams.py`` writes them to docs/pictures.
 
 A picture is narrow, so that it can be read on a telephone, and has a light ground, so that it can
 be read on a dark page. Fonts are those of the reader: a picture asks no other host for anything.
@@ -93,6 +93,36 @@ class Drawing:
                 "</svg>\n",
             ]
         )
+
+
+def overview() -> str:
+    """Return the way of a change from a table to the receiver, and back to its row."""
+    draw = Drawing("From a table to the receiver, and from a backlog to files")
+    boxes = (
+        (96, 16, 228, 36, PLAIN, "your tables", ""),
+        (16, 88, 388, 50, AMBER, "event log", "a table in the same database"),
+        (16, 186, 206, 36, TEAL, "publisher", ""),
+        (240, 186, 164, 36, TEAL, "Spark", ""),
+        (16, 270, 206, 50, PLAIN, "your receiver", "HTTP, queues, files, Python"),
+        (240, 270, 164, 50, PLAIN, "files", "the same documents"),
+    )
+    for x, y, width, height, fill, name, more in boxes:
+        draw.box(x, y, width, height, fill)
+        draw.text(x + width / 2, y + (21 if more else 23), name, anchor="middle", bold=True)
+        draw.text(x + width / 2, y + 40, more, anchor="middle", ink=SOFT)
+    arrows = (
+        (210, 52, 86, "triggers write each change"),
+        (50, 138, 184, "waiting rows"),
+        (162, 186, 140, "marks"),
+        (280, 138, 184, "a backlog"),
+        (50, 222, 268, "documents"),
+        (162, 270, 224, "answers"),
+        (280, 222, 268, "conversion"),
+    )
+    for x, y1, y2, words in arrows:
+        draw.arrow(x, y1, x, y2)
+        draw.text(x + 9, (y1 + y2) / 2 + 5, words, ink=SOFT)
+    return draw.svg(336)
 
 
 def row_travels() -> str:
@@ -249,6 +279,7 @@ def schema_change() -> str:
 
 
 DRAWINGS: Final[Mapping[str, Callable[[], str]]] = {
+    "overview": overview,
     "row-travels": row_travels,
     "folding": folding,
     "consumer-set": consumer_set,

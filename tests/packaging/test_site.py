@@ -16,6 +16,7 @@ from documents import ROOT
 from eventlog.cli.inspect.explain_code import code_entries
 
 DRAWINGS = runpy.run_path(str(ROOT / "scripts" / "drawings.py"))["DRAWINGS"]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 DIAGRAMS = sorted((ROOT / "docs" / "diagrams").glob("*.dot"))
 LOADED = re.compile(
     r"<(?:script|img|iframe|source)[^>]*\bsrc=\"([^\"]+)\"|<link[^>]*\bhref=\"([^\"]+)\""
@@ -115,6 +116,17 @@ def test_a_drawing_is_drawn_as_its_function_draws_it(name: str) -> None:
     assert root.attrib["viewBox"].split()[2] == "420"  # narrow enough for a telephone
     sizes = [int(node.attrib["font-size"]) for node in root.iter() if "font-size" in node.attrib]
     assert min(sizes) >= 12
+
+
+@pytest.mark.parametrize("name", re.findall(r"docs/pictures/([\w-]+)\.svg", README))
+def test_a_picture_of_the_readme_is_legible_on_a_telephone_and_complete_from_its_first_moment(
+    name: str,
+) -> None:
+    picture = (ROOT / "docs" / "pictures" / f"{name}.svg").read_text(encoding="utf-8")
+    width = float(ElementTree.fromstring(picture).attrib["viewBox"].split()[2])
+    sizes = re.findall(r"font-size[=:]\s*\"?([\d.]+)", picture)
+    assert min(map(float, sizes)) * 420 / width >= 11
+    assert re.findall("animat|keyframes|visibility|opacity", picture) == []
 
 
 @pytest.mark.parametrize("name", [*DRAWINGS, *(path.stem for path in DIAGRAMS)])

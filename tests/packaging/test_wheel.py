@@ -7,7 +7,9 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from environments import build, install, run
@@ -96,18 +98,42 @@ def test_the_installed_wheel_runs(environment: Path, tmp_path: Path) -> None:
     assert (version.returncode, version.stdout) == (0, f"eventlog {__version__}\n")
 
 
-def test_the_installed_wheel_runs_the_demo_and_what_its_last_line_names(
-    environment: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "500")  # a command stays on its line
+@pytest.fixture(scope="module")
+def demo(environment: Path) -> Iterator[tuple[str, str]]:
+    """What the demo of the installed wheel prints, and then the command that its last line names."""
     eventlog = environment / "bin" / "eventlog"
     # The server of the demo waits for the disk at each commit.
-    with temporary_servers("eld-", memory()) as place:
-        demo = run(eventlog, "demo", "--no-backlog", "--keep", "try", cwd=place)
-        assert demo.returncode == 0, demo.stderr
-        (arguments,) = re.findall(r"eventlog (--config \S+ status) ", demo.stdout)
+    with pytest.MonkeyPatch.context() as patch, temporary_servers("eld-", memory()) as place:
+        patch.setenv("COLUMNS", "500")  # a command stays on its line
+        shown = run(eventlog, "demo", "--no-backlog", "--keep", "try", cwd=place)
+        assert shown.returncode == 0, shown.stderr
+        (arguments,) = re.findall(r"eventlog (--config \S+ status) ", shown.stdout)
         status = run(eventlog, *arguments.split(), cwd=place)
-    assert (status.returncode, "log hr.eventlog: " in status.stdout) == (0, True), status.stderr
+        assert status.returncode == 0, status.stderr
+        yield shown.stdout, status.stdout
+
+
+def test_the_installed_wheel_runs_the_demo_and_what_its_last_line_names(
+    demo: tuple[str, str],
+) -> None:
+    assert "log hr.eventlog: " in demo[1]
+
+
+def test_the_picture_of_the_demo_shows_the_command_of_the_readme_and_a_whole_scene_that_it_prints(
+    demo: tuple[str, str],
+) -> None:
+    picture = ElementTree.parse(ROOT / "docs" / "pictures" / "demo.svg")
+    texts = "".join(one.text or "" for one in picture.iter("{http://www.w3.org/2000/svg}text"))
+    command, _, scene = texts.partition("...")
+    (asked,) = re.findall(r"(?m)^eventlog demo[^#\n]*", (ROOT / "README.md").read_text("utf-8"))
+    assert without_spaces(command) == without_spaces(f"{asked}${asked}"), "title and first line"
+    _, shown, rest = without_spaces(demo[0]).partition(without_spaces(scene))
+    assert (shown != "", rest[0]) == (True, "2"), "make recording"
+
+
+def without_spaces(text: str) -> str:
+    """Return a text that does not depend on the width of the terminal."""
+    return re.sub(r"[\s─]", "", text)
 
 
 @pytest.mark.soak

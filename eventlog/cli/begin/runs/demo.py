@@ -73,7 +73,7 @@ row_style = "row_query_back"
 
 _SCENES = (
     (
-        "A new user: one row of type 1 per column, and one <add> for all",
+        "A new user: one row per column, one <add> for all",
         (
             "INSERT INTO hr.usr (idu, login, fname, lname, mail, hired, photo) VALUES "
             "(1, 'ada', 'Ada', 'Lovelace', 'ada@example.org', '2024-02-29', '\\xbbbb')",
@@ -324,8 +324,11 @@ def _show_scenes(
 
 
 def _broken(event: str) -> str:
-    """Return an event with one attribute per line."""
+    """Return an event with one attribute per line, and its values below it."""
     broken = re.sub(r"(?=<(?:association|add-attr|modify-attr)\b)", "\n  ", event)
+    broken = re.sub(
+        r"(?=<(?:add|remove|remove-all)-values?\b)|(?<=\">)(?=<value\b)", "\n    ", broken
+    )
     return re.sub(r"(?=</(?:add|modify|delete)>)", "\n", broken)
 
 
@@ -334,26 +337,36 @@ def _events_of(file: Path) -> list[Event]:
         return [event for document in documents for event in read_events(document).events]
 
 
+_SHOWN: Final = (
+    "status",
+    "event_type",
+    "perpetrator",
+    "table_key",
+    "column_name",
+    "old_value",
+    "new_value",
+)
+"""The columns of the log that a scene shows, and record_id."""
+
+
 def _show_rows(console: Console, context: Context, logged: _Rows) -> None:
+    """Show the rows of a scene. A value that all of them have stands above them, once."""
     rows = context.log.read_rows([logged])
     context.log.commit()
     if not rows:
         console.print("[dim]no rows in the log[/dim]")
         return
-    shown = (
-        "record_id",
-        "status",
-        "event_type",
-        "perpetrator",
-        "table_key",
-        "column_name",
-        "old_value",
-        "new_value",
-    )
-    grid = Grid(*shown, box=None, pad_edge=False, header_style="dim")
-    for row in rows:
-        values = (getattr(row, name) for name in shown)
-        grid.add_row(*("" if value is None else str(value) for value in values))
+    columns = {
+        name: ["" if (value := getattr(row, name)) is None else str(value) for row in rows]
+        for name in _SHOWN
+    }
+    alike = {name for name, values in columns.items() if len({*values}) == 1}
+    said = (f"{name} {columns[name][0]}" for name in _SHOWN if name in alike and columns[name][0])
+    console.print(f"[dim]each row:[/dim] {', '.join(said)}")
+    varying = [name for name in _SHOWN if name not in alike]
+    grid = Grid("record_id", *varying, box=None, pad_edge=False, header_style="dim")
+    for row, *values in zip(rows, *(columns[name] for name in varying), strict=True):
+        grid.add_row(str(row.record_id), *values)
     console.print(grid)
 
 
