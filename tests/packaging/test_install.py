@@ -19,7 +19,7 @@ from eventlog.exit_codes import ExitCode
 from eventlog.xds.reader import read_events
 
 PAGE = ROOT / "docs" / "guides" / "install.md"
-SCENARIOS = scenarios(PAGE)
+SCENARIOS = scenarios(PAGE) | scenarios(ROOT / "docs" / "operate" / "maintain.md")
 SAMPLE = (ROOT / "eventlog" / "cli" / "demo.sql").read_text(encoding="utf-8")
 OWNERSHIP = "\n".join(
     line
