@@ -1,4 +1,4 @@
-"""eventlog: a database-trigger publisher emulator and event-log processor.
+"""Change data capture by triggers, for databases whose transaction log you may not read.
 
 Semantic versioning covers the names in ``__all__`` of this package, of ``eventlog.verify`` and of
 ``eventlog.spark`` (docs/reference/api.md), and the module ``eventlog.alembic``. Everything else is
