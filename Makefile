@@ -14,7 +14,7 @@
 # make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
 # make lint    ruff, mypy, import-linter and the check of our prose alone; style is lint without mypy, types is mypy
 # make reference  the parts of the documentation that come from the code: options, commands, error codes
-# make diagrams   docs/diagrams to docs/pictures, with Graphviz; make recording: the first scene of the demo there
+# make diagrams   docs/diagrams to docs/pictures, with Graphviz; make recording: the demo and the status page there
 # make docs    the documentation as a site in site/, strict: a broken link fails; make docs-serve shows it on localhost:8000
 # make clean   removes what building and testing create; make distclean: .venv too
 
@@ -108,6 +108,7 @@ diagrams: setup
 
 recording: setup
 	@$(BIN)/python scripts/recording.py
+	EVENTLOG_TEST_PICTURES=docs/pictures $(BIN)/pytest tests/browser/test_status_page.py tests/browser/test_actions.py
 
 clean:
 	rm -rf build dist site $(VENV)/.compiled .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import sqlalchemy as sa
+from pictures import picture
 from test_status_page import (
     RARELY,
     activate,
@@ -20,7 +21,6 @@ from test_status_page import (
     explain,
     forget_complaints,
     log,
-    picture,
     text,
     watched,
 )

@@ -25,6 +25,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from pictures import picture
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 
@@ -83,6 +84,17 @@ def text(browser: Any, element: str) -> str:
     return str(browser.find_element(By.ID, element).text)
 
 
+LARGE_TILES = """
+return [...document.querySelectorAll("#tiles .large .tile")].map(
+  (tile) => ["span", "b"].map((name) => tile.querySelector(name).innerText));
+"""
+"""Title and value of each large tile, read at one moment, since the page replaces the tiles at each poll."""
+
+
+def queue_is_measured(browser: Any) -> bool:
+    return bool(browser.execute_script(LARGE_TILES)[1][1] == "0")
+
+
 def forget_complaints(browser: Any) -> None:
     """Leave the page of another test, which complains when its server ends, and forget its
     messages.
@@ -105,27 +117,6 @@ def activate(element: Any) -> None:
 def press(browser: Any, button: str, shown: str, until_it_says: Callable[[str], bool]) -> None:
     activate(browser.find_element(By.ID, button))
     wait_until(lambda: until_it_says(text(browser, shown)), f"{button} is answered")
-
-
-def picture(browser: Any, name: str, height: int = 900, section: str = "") -> None:
-    """Save the page, or the section of this title, as docs/pictures/NAME.png, if
-    EVENTLOG_TEST_PICTURES names the directory.
-    """
-    if (directory := os.environ.get("EVENTLOG_TEST_PICTURES")) is not None:
-        size = {"width": 1100, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        browser.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
-        browser.execute_script(
-            "scrollTo(0, 0); document.activeElement.blur(); dispatchEvent(new Event('resize'))"
-        )
-        path = str(Path(directory) / f"{name}.png")
-        if section:
-            selector = f"section[aria-labelledby='{section}']"
-            browser.find_element(By.CSS_SELECTOR, selector).screenshot(path)
-        else:
-            browser.save_screenshot(path)
-        browser.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": False})
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def explain(browser: Any, event: str) -> None:
@@ -185,6 +176,7 @@ def test_a_publisher_that_is_killed_is_seen_and_its_return_too(
     with watched(log, tmp_path) as (running, url):
         browser.get(url)
         wait_until(lambda: text(browser, "words").startswith("resting"), "it rests")
+        wait_until(lambda: queue_is_measured(browser), "the queue is measured")
         running.kill()
         wait_until(lambda: text(browser, "lost").startswith("No answer since"), "the page shows it")
         assert text(browser, "words") == "No answer"
@@ -263,6 +255,7 @@ def test_a_database_that_is_unavailable_is_one_sentence_with_the_lines_of_its_dr
         ) as (_, url):
             browser.get(url)
             wait_until(lambda: text(browser, "words").startswith("resting"), "it rests")
+            wait_until(lambda: queue_is_measured(browser), "the queue is measured")
             there.close()
             wait_until(
                 lambda: re.fullmatch(
@@ -324,13 +317,6 @@ def trouble(troubled: str, browser: Any) -> None:
     browser.get(troubled)
     wait_until(lambda: "eventlog skip" in text(browser, "parked"), "two are parked")
     wait_until(lambda: "row 1" in text(browser, "errors"), "one is refused")
-
-
-LARGE_TILES = """
-return [...document.querySelectorAll("#tiles .large .tile")].map(
-  (tile) => ["span", "b"].map((name) => tile.querySelector(name).innerText));
-"""
-"""Title and value of each large tile, read at one moment, since the page replaces the tiles at each poll."""
 
 
 def test_the_page_and_its_title_show_the_health_and_what_to_do(trouble: None, browser: Any) -> None:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 from documents import ROOT
+from PIL import Image
 
 from eventlog.cli.inspect.explain_code import code_entries
 
@@ -129,7 +130,20 @@ def test_a_picture_of_the_readme_is_legible_on_a_telephone_and_complete_from_its
     assert re.findall("animat|keyframes|visibility|opacity", picture) == []
 
 
-@pytest.mark.parametrize("name", [*DRAWINGS, *(path.stem for path in DIAGRAMS)])
+PICTURES = sorted(path.name for path in (ROOT / "docs" / "pictures").iterdir())
+
+
+@pytest.mark.parametrize("name", PICTURES)
 def test_every_picture_is_shown_on_a_page(name: str) -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    assert any(f"pictures/{name}.svg" in page.read_text(encoding="utf-8") for page in pages)
+    assert any(f"pictures/{name}" in page.read_text(encoding="utf-8") for page in pages)
+
+
+@pytest.mark.parametrize("name", [name for name in PICTURES if name.endswith(".png")])
+def test_every_picture_of_a_browser_has_its_text_and_is_compared_by_a_test(name: str) -> None:
+    with Image.open(ROOT / "docs" / "pictures" / name) as picture:
+        assert picture.info["Description"].count("\n") > 10
+    tests = "".join(
+        page.read_text("utf-8") for page in (ROOT / "tests" / "browser").glob("test_*.py")
+    )
+    assert f'picture(browser, "{name.removesuffix(".png")}"' in tests
