@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+import time
 from difflib import unified_diff
 from io import BytesIO
 from pathlib import Path
@@ -18,11 +18,14 @@ from typing import Any
 from documents import ROOT
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
-from shared import wait_until
 
 WIDTH = 1100
+SECONDS = 20
+"""The time that a page may take to show its newest measurement."""
+
 MASKED = (
     (r"(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d(?:\.\d+)?\b", "TIME"),
+    (r", \d+(?:\.\d+)? (?:ms|s|min|h) ago", ""),  # of an older measurement
     (r"\b\d+(?:\.\d+)? (?:ms|s|min|h)\b", "DURATION"),
     (r"\b127\.0\.0\.1:\d+\b", "ADDRESS"),
     (r"\beventlog_test_\w+", "DATABASE"),
@@ -66,9 +69,10 @@ def picture(browser: Any, name: str, height: int = 900, section: str = "") -> No
 
         if directory is None:
             recorded = masked(described(ROOT / "docs" / "pictures" / f"{name}.png"))
-            with suppress(AssertionError):  # below, the differences; a measurement may be missing
-                wait_until(lambda: masked(lines()) == recorded, "the page is as recorded")
-            differences = list(unified_diff(recorded, masked(lines()), "picture", "page"))
+            until = time.monotonic() + SECONDS
+            while (shown := masked(lines())) != recorded and time.monotonic() < until:
+                time.sleep(0.1)
+            differences = list(unified_diff(recorded, shown, "picture", "page"))
             assert differences == [], "\n".join(["make recording", *differences])
             return
         browser.execute_script("document.activeElement.blur()")
