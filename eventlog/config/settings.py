@@ -105,6 +105,14 @@ class DatabaseSettings:
         "let `eventlog db upgrade` add a column to the log in which PostgreSQL records the "
         "transaction of each row",
     )
+    readers: Names = option(
+        (),
+        NAMES,
+        "roles that may read the log and its internal tables, such as the role of a backup: "
+        "PostgreSQL's `eventlog db upgrade` grants them SELECT on what it creates, and `eventlog "
+        "doctor` expects that they read",
+        example=["backup"],
+    )
     keep_days: int | None = option(
         None,
         integer(1, 36500),

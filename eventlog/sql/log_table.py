@@ -83,6 +83,11 @@ class LogTable:
     own triggers write it.
     """
 
+    readers: tuple[str, ...] = ()
+    """The roles of ``database.readers``, which may read the log and its internal tables
+    (spec/event-log.md 11.1).
+    """
+
     def __hash__(self) -> int:
         # Statements are cached by their tables: to hash all fields takes longer than to find one.
         return hash((self.schema, self.name))

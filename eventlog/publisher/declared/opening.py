@@ -371,7 +371,8 @@ def find_log(db: OpenDatabase, config: Config, *, has_internal_tables: bool = Tr
     renamed = ((watch.name, *watch.renamed_from) for watch in config.watches if watch.renamed_from)
     # Only this option needs the answer, which costs queries of the catalogue.
     writes_utc = settings.event_time_zone == "local" and are_utc(db, table)
-    return db.log(replace(table, renamed=tuple(renamed), writes_utc=writes_utc))
+    readers = tuple(map(db.dialect.spelled, config.database.readers))
+    return db.log(replace(table, renamed=tuple(renamed), writes_utc=writes_utc, readers=readers))
 
 
 # --- the options ----------------------------------------------------------------------------------

@@ -59,9 +59,13 @@ def upgrade(
     sql: TextIO | None = None,
     dialect_name: str | None = None,
     storage: Storage = _NO_STORAGE,
-) -> None:
+    readers: Sequence[str] = (),
+) -> list[str]:
     """Create the log and its internal tables, or bring them up to ``revision`` (one revision, or
     one per branch). Existing parts are not changed.
+
+    Returns the GRANTs that give back the rights that other roles got by default on what was
+    created, and that were revoked (spec/event-log.md 11.1). ``readers`` may read what is created.
 
     ``log_table`` may be ``schema.table``. Otherwise the log is made in ``schema``, by default the
     connection's current schema. The schema must exist. ``existing_log`` is for a log that another
@@ -77,16 +81,17 @@ def upgrade(
     wanted = _revision(revision, existing_log)
     if sql is not None:
         dialect = _dialect(target, dialect_name)
-        log = _offline_log(log_table, schema, dialect)
+        log = _offline_log(log_table, schema, dialect, readers)
         with _alembic_errors(), _script(sql, dialect, storage) as printed:
             command.upgrade(_config(log, dialect, None, printed, existing_log), wanted, sql=True)
-        return
+        return []
     with _connection(target) as conn:
-        log = _online_log(conn, log_table, schema)
+        log = _online_log(conn, log_table, schema, readers)
         refuse_unknown(log, _heads(conn, log), conn)
         _check_before_upgrade(conn, log, existing_log)
         with _alembic_errors():
             command.upgrade(_config(log, _dialect(conn), conn, None, existing_log, storage), wanted)
+        return [*open_database(conn).denied()]
 
 
 def write_transaction_ids(
@@ -234,9 +239,11 @@ def _connection(target: Engine | Connection | None) -> Iterator[Connection]:
         yield conn
 
 
-def _online_log(conn: Connection, log_table: str, schema: str | None) -> LogTable:
+def _online_log(
+    conn: Connection, log_table: str, schema: str | None, readers: Sequence[str] = ()
+) -> LogTable:
     dialect = _dialect(conn)
-    log = _offline_log(log_table, schema, dialect)
+    log = _offline_log(log_table, schema, dialect, readers)
     if "schemas" not in dialect.capabilities:
         return log
     inspector = sa.inspect(conn)
@@ -265,11 +272,13 @@ def _script(sql: TextIO, dialect: Dialect, storage: Storage = _NO_STORAGE) -> It
     sql.writelines(f"{line}\n" for line in dialect.epilogue)
 
 
-def _offline_log(log_table: str, schema: str | None, dialect: Dialect) -> LogTable:
+def _offline_log(
+    log_table: str, schema: str | None, dialect: Dialect, readers: Sequence[str] = ()
+) -> LogTable:
     own_schema, name = split_name(log_table)
     schema = schema if own_schema is None else own_schema
     refuse_schema(dialect, schema)
-    return new_log(dialect, schema, name)
+    return replace(new_log(dialect, schema, name), readers=tuple(map(dialect.spelled, readers)))
 
 
 def _check_before_upgrade(conn: Connection, log: LogTable, existing_log: bool) -> None:

@@ -11,6 +11,7 @@ dropped after them; the log exists before both.
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -36,6 +37,8 @@ from eventlog.sql.triggers import FactLiterals, TableSql, triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 
 _Literals = Mapping[str, Any]
+
+_log = logging.getLogger("eventlog.alembic")
 
 TEMPLATE_VERSION: Final = 1
 """The version of the SQL templates. Operations name it, so a later release can add a version."""
@@ -424,7 +427,7 @@ def _unwatch_table(operations: Operations, operation: UnwatchTableOp) -> None:
 def _create_event_log(operations: Operations, operation: CreateEventLogOp) -> None:
     context = operations.migration_context
     with _own_migrations(operations) as printed:
-        upgrade(
+        revoked = upgrade(
             context.bind,
             log_table=operation.log,
             schema=operation.schema,
@@ -432,6 +435,8 @@ def _create_event_log(operations: Operations, operation: CreateEventLogOp) -> No
             sql=printed,
             dialect_name=context.dialect.name,
         )
+    for statement in revoked:
+        _log.warning("revoked what default privileges gave; to give it back: %s", statement)
 
 
 @Operations.implementation_for(DropEventLogOp)

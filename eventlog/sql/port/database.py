@@ -461,6 +461,13 @@ class SqlDatabase(ABC):
         """
         return ()
 
+    def deny_others(self, log: LogTable, tables: Sequence[str]) -> Sequence[str]:
+        """Return the statements that take from other roles what they got by default on new tables
+        of the log or its source of delivery numbers, and on the functions that belong to these
+        tables. The log's readers get SELECT.
+        """
+        return ()
+
     constraint_names: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """SQLAlchemy's naming convention for the constraints of a log's tables; empty = the server
     names them.

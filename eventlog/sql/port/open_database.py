@@ -185,6 +185,12 @@ class OpenDatabase(ABC):
         """
         run_as_it_stands(self.connection, statement)
 
+    def denied(self) -> Sequence[str]:
+        """Return the GRANTs that give back what ``Dialect.deny_others`` has taken in this
+        transaction, and forget them.
+        """
+        return ()
+
     def guarded(self, statement: str) -> str:
         """Return a statement of Alembic in a form that can be run again after an interruption."""
         return statement

@@ -62,6 +62,7 @@ def run_upgrade(context: CommandContext, request: Upgrade, config: Config) -> Co
         revision=request.revision,
         existing_log=request.existing_log,
         storage=Storage(request.tablespace, request.index_tablespace, _pairs(request.renamed)),
+        readers=config.database.readers,
     )
     with_transactions = config.database.transaction_ids
     if with_transactions and request.existing_log:
@@ -82,13 +83,31 @@ def run_upgrade(context: CommandContext, request: Upgrade, config: Config) -> Co
             with suppress(NoLogTable):  # it may be created later
                 find_log(db, config, has_internal_tables=False)
         before = _reached(db.connection, config)
-        upgrade(db.connection, **names(config))
+        revoked = upgrade(db.connection, **names(config))
         after = _reached(db.connection, config)
+        unknown = [
+            one for one in config.database.readers if db.has_user(db.dialect.spelled(one)) is False
+        ]
+    if revoked:
+        note(
+            "Default privileges gave other roles rights on what was created. These rights are "
+            "revoked, since they would let the roles read or forge what is published. If a role "
+            "needs one, run its statement; if it only reads, also name it in [database] readers:"
+        )
+    for statement in revoked:
+        note(f"  {statement};")
+    for role in unknown:
+        note(
+            f"the database has no role {role!r} of [database] readers: create it, and grant it "
+            "SELECT"
+        )
     added = with_transactions and _add_transaction_ids(config)
     what = "upgraded" if added or after != before else "nothing to do"
     more = ", and PostgreSQL records the transaction of each row from now on" if added else ""
     return CommandResult(
-        _moved(config, before, after) | ({"transaction_ids": True} if with_transactions else {}),
+        _moved(config, before, after)
+        | {"revoked": revoked}
+        | ({"transaction_ids": True} if with_transactions else {}),
         f"log {config.database.log_table}: {what}, now at {_revisions(after)}{more}",
         is_confirmation=True,
     )

@@ -35,7 +35,8 @@ from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
 from eventlog.sql.dialects.postgresql.objects import PostgresObjects
 from eventlog.sql.dialects.postgresql.partitions.leaf_sql import LOG_STORAGE, storage_parameters
 from eventlog.sql.dialects.postgresql.partitions.leaves import PostgresPartitioning
-from eventlog.sql.dialects.postgresql.session import WAKE, PostgresSessions
+from eventlog.sql.dialects.postgresql.rights import deny_others
+from eventlog.sql.dialects.postgresql.session import WAKE, PostgresSessions, wake_function
 from eventlog.sql.dialects.postgresql.text import adopt, bounds, literal, new_time, quote_function
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import CAPABILITIES
@@ -208,6 +209,12 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
             *([_set(log, name, _STORAGE[part])] if part in _STORAGE else []),
             f"ALTER TABLE {qualified(log.schema, name)} REPLICA IDENTITY {identity}",
         ]
+
+    def deny_others(self, log: LogTable, tables: Sequence[str]) -> list[str]:
+        # The functions that quote a key and refuse a status stay open: whoever writes the log calls
+        # them, and they read and write nothing.
+        names = [qualified(log.schema, name) for name in tables]
+        return [deny_others(names, [f"{wake_function(log)}()"], log.readers)]
 
     # The log in parts, as Arrow batches
 

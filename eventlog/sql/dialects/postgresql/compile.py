@@ -19,6 +19,7 @@ from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
 from eventlog.sql.dialects.postgresql.installed import Facts, fits_name, marker_of
+from eventlog.sql.dialects.postgresql.rights import deny_others
 from eventlog.sql.dialects.postgresql.text import (
     MAX_IDENTIFIER,
     SEARCH_PATH,
@@ -123,6 +124,7 @@ class CompiledFunction(Compiled):
         # A user with EXECUTE on it could use it in a trigger on another table and write anything
         # into the log.
         yield f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC"
+        yield deny_others(functions=[function, fits])
         yield f"COMMENT ON FUNCTION {function} IS {literal(self.function_marker)}"
         yield from (trigger.statement for trigger in self.triggers)
         for trigger in self.triggers:

@@ -30,6 +30,7 @@ from eventlog.sql.dialects.postgresql.objects import (
     range_statement,
     table_of,
 )
+from eventlog.sql.dialects.postgresql.rights import denied
 from eventlog.sql.dialects.postgresql.text import SEARCH_PATH, adopt, array_of, shows_names
 from eventlog.sql.dialects.postgresql.transaction_ids import HAS_COLUMN
 from eventlog.sql.dialects.postgresql.unreadable import (
@@ -109,6 +110,9 @@ class PostgresDatabase(OpenDatabase):
 
     def log(self, table: LogTable) -> PostgresLog:
         return PostgresLog(self, table)
+
+    def denied(self) -> list[str]:
+        return denied(self.connection)
 
     def begin_reading(self, seconds: int) -> None:
         self.connection.exec_driver_sql(

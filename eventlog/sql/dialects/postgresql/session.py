@@ -240,6 +240,11 @@ def _wake_statements(log: LogTable, *names: str) -> list[str]:
     return [_WAKE_SQL[name].format(**_wake_words(log)) for name in names]
 
 
+def wake_function(log: LogTable) -> str:
+    """Return the quoted name of the function that wakes a sleeping publisher."""
+    return qualified(log.schema, log.own_name("proc_{}_wake"))
+
+
 @lru_cache(maxsize=32)
 def _wake_words(log: LogTable) -> Mapping[str, str]:
     trigger = log.own_name("_tgr_{}_i_1")
@@ -247,7 +252,7 @@ def _wake_words(log: LogTable) -> Mapping[str, str]:
         "log": qualified(log.schema, log.name),
         "trigger": quote_identifier(trigger),
         "trigger_name": trigger,
-        "function": qualified(log.schema, log.own_name("proc_{}_wake")),
+        "function": wake_function(log),
         "channel": literal(channel(log)),
         "lock_class": str(_WAKE_CLASS),
     }

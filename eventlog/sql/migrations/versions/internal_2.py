@@ -70,6 +70,8 @@ def upgrade() -> None:
     _create_captured(log, dialect)
     if wake := _wake(log, dialect):
         execute(wake.create(log))
+    internal_tables = [name for name in log.own_tables if name != log.name]
+    execute(dialect.deny_others(log, internal_tables))
 
 
 def downgrade() -> None:

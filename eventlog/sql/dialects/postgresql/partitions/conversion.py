@@ -21,7 +21,7 @@ from eventlog.sql.dialects.postgresql.partitions.leaf_sql import (
     columns_of,
     copy_rows,
     create_leaf,
-    deny_others,
+    deny_table,
     drop_check,
     drop_function,
     free_names,
@@ -233,7 +233,7 @@ def _rename_away(log: OpenLog, table: str, leaf: str, names: Sequence[PlainRow])
     run(log, f"ALTER TABLE {table} RENAME TO {quote_identifier(leaf)}")
     comment = literal(leaf_comment(log.table))
     run(log, f"COMMENT ON TABLE {sibling(log.table, leaf)} IS {comment}")
-    deny_others(log, "TABLE", sibling(log.table, leaf))
+    deny_table(log, sibling(log.table, leaf))
 
 
 def _rename_parents(log: OpenLog, leaf: str, names: Sequence[PlainRow]) -> None:
@@ -259,8 +259,7 @@ def _make_log(
     """Give a table everything that the log's table had, except its rows."""
     run(log, f"ALTER TABLE {table} ALTER COLUMN {column} ADD {identity.clause}")
     value_of(log, f"SELECT setval({literal(identity.sequence)}, {identity.following:d}, false)")
-    deny_others(log, "TABLE", table)
-    deny_others(log, "SEQUENCE", identity.sequence)
+    deny_table(log, table)
     for right in rights:
         run(log, f"GRANT {right.format(table=f'TABLE {table}')}")
     for right in identity.rights:

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import DatabaseError, LogInUse
 from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
+from eventlog.sql.dialects.postgresql.rights import deny_others
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.port.driver_errors import for_message
 from eventlog.sql.port.leaves import Leaf
@@ -158,13 +159,11 @@ def owner_of(log: OpenLog) -> str:
     return str(ask(log, "owner")[0][0])
 
 
-def deny_others(log: OpenLog, kind: str, name: str) -> None:
-    """Take all rights on a TABLE or SEQUENCE from every role but its owner. A new table or sequence
-    has the rights of the default privileges, and a table that was the log has the rights on the
-    log.
+def deny_table(log: OpenLog, name: str) -> None:
+    """Take all rights on a table, and on the sequence of its identity column, from every role but
+    the owner and the readers.
     """
-    for (role,) in ask(log, "grantees", name=name):
-        run(log, f"REVOKE ALL ON {kind} {name} FROM {role} CASCADE")
+    run(log, deny_others([name], readers=log.table.readers))
 
 
 def sessions_in_words(sessions: Sequence[Any]) -> list[str]:
@@ -255,7 +254,7 @@ def create_leaf(log: OpenLog, name: str) -> None:
     )
     run(log, f"COMMENT ON TABLE {table} IS {literal(leaf_comment(log.table))}")
     run(log, f"ALTER TABLE {table} OWNER TO {owner_of(log)}")
-    deny_others(log, "TABLE", table)
+    deny_table(log, table)
 
 
 def add_check(log: OpenLog, name: str) -> None:

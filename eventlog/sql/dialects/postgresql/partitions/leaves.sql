@@ -107,14 +107,6 @@ FROM (
     CROSS JOIN LATERAL aclexplode(t.attacl) AS x WHERE c.oid = to_regclass(:name)) AS a
 WHERE a.grantee <> a.relowner
 
--- name: grantees
--- The roles other than the owner that have a right on a relation or its columns, as REVOKE takes them.
-SELECT DISTINCT CASE WHEN x.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(x.grantee)) END
-FROM pg_catalog.pg_class c
-CROSS JOIN LATERAL (SELECT c.relacl UNION ALL SELECT t.attacl FROM pg_catalog.pg_attribute t WHERE t.attrelid = c.oid) AS l (acl)
-CROSS JOIN LATERAL aclexplode(l.acl) AS x
-WHERE c.oid = to_regclass(:name) AND x.grantee <> c.relowner
-
 -- name: owner
 -- As whom new tables are made: the owner of the log, if this session is another role of its rights.
 SELECT quote_ident(pg_get_userbyid(relowner)) FROM pg_catalog.pg_class WHERE oid = to_regclass(:log)
