@@ -93,6 +93,11 @@ from eventlog.sql.doctor.log import (
     judge_storage,
     judge_wake,
 )
+from eventlog.sql.doctor.rights import (
+    RightOfOther,
+    judge_hidden_rights,
+    judge_rights_of_others,
+)
 from eventlog.sql.doctor.rows import (
     at_least,
     judge_due,
@@ -355,6 +360,19 @@ def _rights(case: Case) -> Iterator[Finding]:
         missing = case.log.missing_rights(Purpose.RESET)
         grants = case.grants_of(Purpose.RESET) if missing else ()
         yield from doctor.judge_rights_to_reset(missing, case.user, grants)
+
+
+def _rights_of_others(case: Case) -> Iterator[Finding]:
+    visible = all(case.ask("sees_rights", bool))
+    yield from judge_hidden_rights(visible=visible, user=case.user)
+    trigger = case.log.table.own_name("_tgr_{}_i_1")
+    numbering = case.log.grants({Part.RECORD_IDS: frozenset({Right.SELECT})}, "")
+    yield from judge_rights_of_others(
+        case.ask("rights_of_others", RightOfOther, wake_trigger=trigger),
+        case.log.table,
+        case.dialect,
+        has_sequence=len(numbering) > len(case.log.grants({}, "")),
+    )
 
 
 def _revision(case: Case) -> Iterator[Finding]:
@@ -852,6 +870,7 @@ SESSION_CHECKS: Final[Checks] = {
 
 LOG_CHECKS: Final[Checks] = {
     "the rights on the log": _rights,
+    "the rights of others on the log": _rights_of_others,
     "the revision of the log": _revision,
     "the lock of the log": lambda case: judge_lock(case.log.lock_holder(), str(case.log)),
     "the indexes of the log": _indexes,

@@ -437,6 +437,15 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
                 "as a consumer does not need these rights.",
                 _GRANTS,
             ),
+            "unexpected_rights": FindingText(
+                "warning",
+                "A role has rights on the log, its internal tables, sequences or functions that no "
+                "purpose of `eventlog grants` explains, often by default privileges, or on MariaDB "
+                "and MySQL by a right on the whole database. The role can read all values, forge "
+                "events or hide changes. As an info: the rights of other users are not visible.",
+                "Let the owner run the statements that the finding shows. If the role only reads, "
+                "name it in `database.readers`.",
+            ),
             "standby": FindingText(
                 "error",
                 "The server is a standby, or the session is read-only: rows cannot be marked, and "

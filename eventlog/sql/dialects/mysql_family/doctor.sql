@@ -71,3 +71,44 @@ ORDER BY t.trx_started LIMIT :limit;
 -- name: size
 SELECT t.data_length + t.index_length FROM information_schema.tables AS t
 WHERE t.table_schema = DATABASE() AND t.table_name = :table;
+
+-- name: sees_rights
+-- Whether the rights of other users are shown: only to a user who may read the tables of the database mysql.
+SELECT COUNT(*) FROM (
+    SELECT grantee, privilege_type, 'mysql' AS place FROM information_schema.user_privileges
+    UNION ALL
+    SELECT grantee, privilege_type, table_schema FROM information_schema.schema_privileges) AS held
+WHERE privilege_type = 'SELECT' AND 'mysql' LIKE place AND grantee = CONCAT('\'', REPLACE(CURRENT_USER(), '@', '\'@\''), '\'');
+
+-- name: rights_of_others
+-- The rights of users on the database of the log, on the log and on its internal tables. Left out are users who may grant rights, and the definers of the triggers.
+SELECT r.part, r.kind, r.name, TRIM(TRAILING '@' FROM REPLACE(r.grantee, '\'', '')), r.privilege_type, r.column_name
+FROM (
+    SELECT 'database' AS part, 'DATABASE' AS kind, DATABASE() AS name, grantee, privilege_type, NULL AS column_name
+    FROM information_schema.schema_privileges
+    WHERE DATABASE() LIKE table_schema
+      AND privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE', 'ALTER', 'DROP', 'TRIGGER')
+    UNION ALL
+    SELECT p.part, 'TABLE', p.name, g.grantee, g.privilege_type, g.column_name
+    FROM (
+        SELECT 'log' AS part, :log AS name UNION ALL SELECT 'error', :error UNION ALL SELECT 'inflight', :inflight
+        UNION ALL SELECT 'state', :state UNION ALL SELECT 'epoch', :epoch UNION ALL SELECT 'consumer', :consumer
+        UNION ALL SELECT 'captured', :captured UNION ALL SELECT 'resync', :resync UNION ALL SELECT 'version', :version
+        UNION ALL SELECT 'numbers', :deliveries) AS p
+    JOIN (
+        SELECT table_schema, table_name, grantee, privilege_type, NULL AS column_name FROM information_schema.table_privileges
+        UNION ALL
+        SELECT table_schema, table_name, grantee, privilege_type, column_name FROM information_schema.column_privileges
+    ) AS g ON BINARY CONCAT('`', REPLACE(g.table_name, '`', '``'), '`') = BINARY p.name
+    WHERE g.table_schema = DATABASE() AND g.privilege_type <> 'USAGE') AS r
+WHERE NOT EXISTS (
+    SELECT 1 FROM information_schema.user_privileges AS u
+    WHERE u.grantee = r.grantee AND (u.privilege_type IN ('SUPER', 'CREATE USER') OR u.is_grantable = 'YES'))
+  AND NOT EXISTS (
+    SELECT 1 FROM information_schema.schema_privileges AS s
+    WHERE s.grantee = r.grantee AND DATABASE() LIKE s.table_schema AND s.is_grantable = 'YES')
+  AND NOT EXISTS (
+    SELECT 1 FROM information_schema.triggers AS t
+    WHERE t.trigger_schema = DATABASE() AND LOCATE(:log, t.action_statement) > 0
+      AND CONCAT('\'', REPLACE(t.definer, '@', '\'@\''), '\'') = r.grantee)
+ORDER BY r.name, r.privilege_type;

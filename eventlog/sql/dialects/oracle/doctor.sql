@@ -88,3 +88,24 @@ WHERE entry_no = :delivery
 SELECT privilege
 FROM session_privs
 WHERE privilege IN ('CREATE TRIGGER', 'CREATE ANY TRIGGER')
+
+-- name: sees_rights
+-- Whether the rights of other users are shown: to the owner.
+SELECT CASE WHEN SYS_CONTEXT('USERENV', 'SESSION_USER') = :log_schema THEN 1 ELSE 0 END FROM DUAL
+
+-- name: rights_of_others
+-- The rights of users and roles on the log, on its internal tables and on its sequence.
+SELECT p.part, '', p.name, NULLIF(g.grantee, 'PUBLIC'), g.privilege, g.column_name
+FROM (
+    SELECT 'log' AS part, :log AS name FROM DUAL UNION ALL SELECT 'error', :error FROM DUAL
+    UNION ALL SELECT 'inflight', :inflight FROM DUAL UNION ALL SELECT 'state', :state FROM DUAL
+    UNION ALL SELECT 'epoch', :epoch FROM DUAL UNION ALL SELECT 'consumer', :consumer FROM DUAL
+    UNION ALL SELECT 'captured', :captured FROM DUAL UNION ALL SELECT 'resync', :resync FROM DUAL
+    UNION ALL SELECT 'version', :version FROM DUAL UNION ALL SELECT 'numbers', :deliveries FROM DUAL) p
+JOIN (
+    SELECT table_schema, table_name, grantee, privilege, NULL AS column_name FROM all_tab_privs
+    UNION ALL
+    SELECT table_schema, table_name, grantee, privilege, column_name FROM all_col_privs) g
+  ON '"' || g.table_schema || '"."' || g.table_name || '"' = p.name
+WHERE g.grantee <> g.table_schema
+ORDER BY p.name, g.privilege

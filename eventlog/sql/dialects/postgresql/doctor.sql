@@ -184,6 +184,69 @@ WHERE NOT t.tgisinternal AND t.tgparentid = 0
   AND d.description LIKE 'eventlog sha256:%' AND right(d.description, length(:marker)) = :marker
 ORDER BY 1, 2;
 
+-- name: rights_of_others
+-- The rights on the objects of the log that roles other than the owner have; the role is NULL for PUBLIC. Left out are superusers, members of the owner, what pg_read_all_data and pg_write_all_data give anyway, INSERT of the triggers' owners, and INSERT on a log of another program, whose triggers may have the rights of each writer.
+WITH triggers AS (
+    SELECT t.tgfoid AS function FROM pg_catalog.pg_trigger t
+    JOIN pg_catalog.pg_description d ON d.objoid OPERATOR(pg_catalog.=) t.oid
+        AND d.classoid OPERATOR(pg_catalog.=) 'pg_catalog.pg_trigger'::pg_catalog.regclass::pg_catalog.oid
+    WHERE d.description OPERATOR(pg_catalog.~~) 'eventlog sha256:%'
+      AND pg_catalog.right(d.description, pg_catalog.length(CAST(:marker AS text))) OPERATOR(pg_catalog.=) CAST(:marker AS text)),
+functions (part, oid) AS (
+    SELECT 'trigger', function FROM triggers
+    UNION
+    SELECT 'wake', t.tgfoid FROM pg_catalog.pg_trigger t
+    WHERE t.tgrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(CAST(:log AS text))::pg_catalog.oid
+      AND t.tgname::pg_catalog.text OPERATOR(pg_catalog.=) CAST(:wake_trigger AS text)),
+relations (part, oid) AS (
+    SELECT part, pg_catalog.to_regclass(name)::pg_catalog.oid
+    FROM (VALUES
+        ('log', CAST(:log AS text)), ('error', :error), ('inflight', :inflight), ('state', :state), ('epoch', :epoch),
+        ('consumer', :consumer), ('captured', :captured), ('resync', :resync), ('version', :version), ('numbers', :deliveries),
+        ('record_ids', coalesce(CAST(:numbers AS text), pg_catalog.pg_get_serial_sequence(:log, :record_id_column)))
+    ) AS named (part, name)
+    UNION ALL
+    SELECT 'leaf', t.relid::pg_catalog.oid FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass(CAST(:log AS text))) t
+    WHERE t.level OPERATOR(pg_catalog.>) 0),
+objects AS (
+    SELECT p.part, CASE WHEN c.relkind OPERATOR(pg_catalog.=) 'S'::pg_catalog."char" THEN 'SEQUENCE' ELSE 'TABLE' END AS kind,
+           pg_catalog.format('%I.%I', n.nspname, c.relname) AS name, c.relowner AS owner, l.acl, l."column"
+    FROM relations p
+    JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) p.oid
+    JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+    CROSS JOIN LATERAL (
+        SELECT c.relacl, NULL
+        UNION ALL
+        SELECT t.attacl, t.attname::pg_catalog.text FROM pg_catalog.pg_attribute t
+        WHERE t.attrelid OPERATOR(pg_catalog.=) c.oid) AS l (acl, "column")
+    UNION ALL
+    SELECT f.part, 'FUNCTION',
+           pg_catalog.format('%I.%I(%s)', n.nspname, p.proname, pg_catalog.pg_get_function_identity_arguments(p.oid)),
+           p.proowner, coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner)), NULL
+    FROM functions f
+    JOIN pg_catalog.pg_proc p ON p.oid OPERATOR(pg_catalog.=) f.oid
+    JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace)
+SELECT o.part, o.kind, o.name, r.rolname::pg_catalog.text AS grantee, a.privilege_type AS right, o."column"
+FROM objects o
+CROSS JOIN LATERAL pg_catalog.aclexplode(o.acl) AS a
+LEFT JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) a.grantee
+WHERE a.grantee OPERATOR(pg_catalog.<>) o.owner
+  AND (r.oid IS NULL OR NOT r.rolsuper AND NOT pg_catalog.pg_has_role(r.oid, o.owner, 'MEMBER'))
+  AND NOT EXISTS (
+      SELECT FROM pg_catalog.pg_roles d
+      WHERE (d.rolname OPERATOR(pg_catalog.=) 'pg_read_all_data'::pg_catalog.name
+             AND a.privilege_type OPERATOR(pg_catalog.=) 'SELECT'
+             OR d.rolname OPERATOR(pg_catalog.=) 'pg_write_all_data'::pg_catalog.name
+                AND a.privilege_type OPERATOR(pg_catalog.=) ANY (ARRAY['INSERT', 'UPDATE', 'DELETE']))
+        AND pg_catalog.pg_has_role(r.oid, d.oid, 'USAGE'))
+  AND NOT (o.part OPERATOR(pg_catalog.=) 'log' AND a.privilege_type OPERATOR(pg_catalog.=) 'INSERT' AND (
+      coalesce(pg_catalog.obj_description(pg_catalog.to_regclass(CAST(:log AS text))::pg_catalog.oid, 'pg_class'), '')
+          OPERATOR(pg_catalog.!~~) 'Event log: triggers write it,%'
+      OR EXISTS (
+          SELECT FROM triggers t JOIN pg_catalog.pg_proc p ON p.oid OPERATOR(pg_catalog.=) t.function
+          WHERE p.proowner OPERATOR(pg_catalog.=) a.grantee)))
+ORDER BY o.kind DESC, o.name, a.privilege_type;
+
 -- name: orphans
 -- Our triggers, by their comments, which name their log, if the log does not exist.
 SELECT format('%s.%s', n.nspname, c.relname) AS "table", t.tgname::text AS trigger, d.log,
