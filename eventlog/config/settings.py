@@ -108,9 +108,8 @@ class DatabaseSettings:
     readers: Names = option(
         (),
         NAMES,
-        "roles that may read the log and its internal tables, such as the role of a backup: "
-        "PostgreSQL's `eventlog db upgrade` grants them SELECT on what it creates, and `eventlog "
-        "doctor` expects that they read",
+        "roles that may read the log, such as that of a backup; on PostgreSQL `eventlog db "
+        "upgrade` grants them SELECT on what it creates",
         example=["backup"],
     )
     keep_days: int | None = option(

@@ -77,7 +77,7 @@ def test_printed_sql_does_the_same_and_shows_each_grant(
     notices = open_site.unnamed(psql(open_site, "psql", "-Xq", script=capfd.readouterr().out))
     assert {name for name, *_ in open_site.rights_of_others()} <= OPEN
     given_back = [
-        "GRANT SELECT ON TABLE hr.eventlog TO PUBLIC",
+        "GRANT SELECT ON TABLE hr.eventlog, hr.eventlog_version TO PUBLIC",
         "ON TABLE hr.eventlog_captured, ",
         "ON SEQUENCE hr.eventlog_delivery TO {app}",
         "GRANT EXECUTE ON FUNCTION hr.proc_eventlog_wake() TO {app}",
@@ -155,6 +155,15 @@ def test_upgrade_names_a_reader_that_does_not_exist(
     Path("readers.toml").write_text('[database]\nschema_name = "hr"\nreaders = ["nobody"]\n')
     site.run("owner", "--config", "readers.toml", "db", "upgrade")
     assert "the database has no role 'nobody'" in capfd.readouterr().err
+
+
+def test_an_upgrade_that_adds_tables_denies_these_alone(open_site: Site) -> None:
+    open_site.run("owner", "db", "upgrade", "log_1")
+    assert {name for name, *_ in open_site.rights_of_others()} <= OPEN
+    open_site.sql("owner", "GRANT SELECT ON hr.eventlog TO {backup}")
+    open_site.run("owner", "db", "upgrade")
+    rights = [one for one in open_site.rights_of_others() if one[0] not in OPEN]
+    assert rights == [("eventlog", "{backup}", "SELECT")]
 
 
 def test_existing_tables_keep_their_rights(site: Site) -> None:

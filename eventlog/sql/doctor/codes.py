@@ -438,13 +438,11 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
                 _GRANTS,
             ),
             "unexpected_rights": FindingText(
-                "warning",
-                "A role has rights on the log, its internal tables, sequences or functions that no "
-                "purpose of `eventlog grants` explains, often by default privileges, or on MariaDB "
-                "and MySQL by a right on the whole database. The role can read all values, forge "
-                "events or hide changes. As an info: the rights of other users are not visible.",
-                "Let the owner run the statements that the finding shows. If the role only reads, "
-                "name it in `database.readers`.",
+                "warning or info",
+                "A role can read or forge rows by rights that no purpose of `eventlog grants` has; "
+                "as info, such rights are not visible.",
+                "Let the owner run the REVOKE that the finding shows, or name the role in "
+                "`database.readers`.",
             ),
             "standby": FindingText(
                 "error",

@@ -78,7 +78,7 @@ def upgrade() -> None:
     execute(dialect.after_log(log))
     if dialect.wake is not None:
         execute(dialect.wake.create(log))
-    execute(dialect.deny_others(log, [log.name]))
+    execute(dialect.deny_others(log, [log.name, log.version_table]))
 
 
 def downgrade() -> None:
