@@ -32,6 +32,21 @@ GROUP BY "TABLE_NAME", "TABLE_KEY";
 SELECT (CAST(SYS_EXTRACT_UTC(SYSTIMESTAMP) AS DATE) - CAST(started AS DATE)) * 86400
 FROM "LOGS"."EVENTLOG_INFLIGHT"
 WHERE entry_no = :delivery;
+SELECT CASE WHEN SYS_CONTEXT('USERENV', 'SESSION_USER') = :log_schema THEN 1 ELSE 0 END FROM DUAL;
+SELECT p.part, '', p.name, NULLIF(g.grantee, 'PUBLIC'), g.privilege, g.column_name
+FROM (
+    SELECT 'log' AS part, :log AS name FROM DUAL UNION ALL SELECT 'error', :error FROM DUAL
+    UNION ALL SELECT 'inflight', :inflight FROM DUAL UNION ALL SELECT 'state', :state FROM DUAL
+    UNION ALL SELECT 'epoch', :epoch FROM DUAL UNION ALL SELECT 'consumer', :consumer FROM DUAL
+    UNION ALL SELECT 'captured', :captured FROM DUAL UNION ALL SELECT 'resync', :resync FROM DUAL
+    UNION ALL SELECT 'version', :version FROM DUAL UNION ALL SELECT 'numbers', :deliveries FROM DUAL) p
+JOIN (
+    SELECT table_schema, table_name, grantee, privilege, NULL AS column_name FROM all_tab_privs
+    UNION ALL
+    SELECT table_schema, table_name, grantee, privilege, column_name FROM all_col_privs) g
+  ON '"' || g.table_schema || '"."' || g.table_name || '"' = p.name
+WHERE g.grantee <> g.table_schema
+ORDER BY p.name, g.privilege;
 GRANT SELECT ON "HR"."USR" TO "ANN";
 CREATE INDEX "LOGS"."IDX_EVENTLOG_5" ON "LOGS"."EVENTLOG" (CASE "STATUS" WHEN 'N' THEN "RECORD_ID" END) ONLINE;
 CREATE UNIQUE INDEX "LOGS"."IDX_EVENTLOG_4" ON "LOGS"."EVENTLOG" ("RECORD_ID") ONLINE;
