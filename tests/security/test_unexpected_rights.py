@@ -146,6 +146,21 @@ def test_for_a_publisher_with_one_more_right_the_way_to_keep_its_own_is_shown(
     assert "afterwards; it has the rights of publisher" in found["fix"][-1]
 
 
+def test_a_publisher_may_also_be_a_reader(
+    installed: Site,
+    unexpected: Callable[..., Sequence[Finding]],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    capfd.readouterr()
+    installed.run("owner", "grants", "{publisher}")
+    reading = "GRANT SELECT ON ALL SEQUENCES IN SCHEMA hr TO {publisher}"
+    installed.sql("owner", capfd.readouterr().out, reading)
+    assert len(unexpected()) == 1
+    text = CONFIG.replace("[database]", '[database]\nreaders = ["{publisher}"]')
+    Path("readers.toml").write_text(installed.named(text))
+    assert unexpected("owner", "--config", "readers.toml") == []
+
+
 def test_a_role_that_reads_all_tables_is_reported_until_it_is_a_reader(
     installed: Site, unexpected: Callable[..., Sequence[Finding]]
 ) -> None:
@@ -158,9 +173,12 @@ def test_a_role_that_reads_all_tables_is_reported_until_it_is_a_reader(
     text = CONFIG.replace("[database]", '[database]\nreaders = ["{backup}"]')
     Path("readers.toml").write_text(installed.named(text))
     assert unexpected("owner", "--config", "readers.toml") == []
-    installed.sql("owner", "GRANT INSERT ON hr.eventlog TO {backup}")
+    installed.sql("owner", "GRANT DELETE ON hr.eventlog TO {backup}")
     (found,) = unexpected("owner", "--config", "readers.toml")
-    assert found["text"].endswith(" does not need: forges events")
+    assert found["text"].endswith(" does not need: hides changes")
+    installed.sql("owner", *(one for one in found["fix"] if one.startswith(("REVOKE", "GRANT"))))
+    assert unexpected("owner", "--config", "readers.toml") == []
+    assert ("eventlog", "{backup}", "SELECT") in installed.rights_of_others()
 
 
 @pytest.mark.parametrize(

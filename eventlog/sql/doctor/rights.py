@@ -59,18 +59,16 @@ def judge_rights_of_others(
     more purposes, and no further right. ``has_sequence`` is true if the rows are numbered by a
     sequence on which a role can have rights.
     """
-    by_role = grouped(
-        (one.grantee, one)
-        for one in rights
-        if one.right != "SELECT" or not _is_reader(one.grantee, log, dialect)
-    )
-    for role, held in by_role.items():
-        purposes, expected = _purposes({one.held for one in held}, log, dialect, has_sequence)
+    for role, all_held in grouped((one.grantee, one) for one in rights).items():
+        purposes, expected = _purposes({one.held for one in all_held}, log, dialect, has_sequence)
+        may_read = _is_reader(role, log, dialect)
+        held = [one for one in all_held if not (may_read and one.right == "SELECT")]
         if not all(one.held in expected for one in held):
             deeds = first_of(list(_deeds(held)), 6)
             who = "every role (PUBLIC)" if role is None else f"the role {role}"
             text = f"{who} has rights on the log that its work with eventlog does not need: {deeds}"
-            yield warning("unexpected_rights", text, *_fix(role, held, purposes, dialect))
+            fix = _fix(role, held, purposes, dialect, may_read=may_read)
+            yield warning("unexpected_rights", text, *fix)
 
 
 def judge_hidden_rights(*, visible: bool, user: str) -> Findings:
@@ -145,7 +143,12 @@ def _granted(part: Part, right: Right, log: LogTable, dialect: Dialect) -> Itera
 
 
 def _fix(
-    role: str | None, held: Sequence[RightOfOther], purposes: Sequence[Purpose], dialect: Dialect
+    role: str | None,
+    held: Sequence[RightOfOther],
+    purposes: Sequence[Purpose],
+    dialect: Dialect,
+    *,
+    may_read: bool,
 ) -> Iterable[str]:
     grantee = "PUBLIC" if role is None else "@".join(map(dialect.quote, _parts(role, dialect)))
     together = "grants_together" in dialect.capabilities
@@ -159,7 +162,10 @@ def _fix(
             )
             continue
         for name in [", ".join(each)] if together else each:
-            yield f"REVOKE ALL ON {' '.join(filter(None, (kind, name)))} FROM {grantee}"
+            objects = " ".join(filter(None, (kind, name)))
+            yield f"REVOKE ALL ON {objects} FROM {grantee}"
+            if may_read and kind != "FUNCTION":
+                yield f"GRANT SELECT ON {objects} TO {grantee}"
     if role is None:
         return
     if any(one.right == "SELECT" for one in held):
