@@ -465,6 +465,16 @@ def test_the_web_hook_of_a_chat_gets_a_sentence(log: Log) -> None:
     }
 
 
+def test_a_chat_gets_no_markup_of_a_key_or_a_receiver(log: Log) -> None:
+    log.insert(1)
+    with Receiver(lambda _: reply(200, b"ok")) as second:
+        chat = {"type": "http", "url": second.url, "chat_member": "text"}
+        log.publish(refusing("1", why="&lt;!channel&gt; &amp; co"), dead_letter=chat)
+    (request,) = second.requests
+    text = json.loads(request.body)["text"]
+    assert text.endswith("receiver: &lt;!channel&gt; &amp; co")
+
+
 def test_a_topic_gets_a_record_with_the_key_of_the_letter(log: Log) -> None:
     quiet_clients()
     log.insert(1)

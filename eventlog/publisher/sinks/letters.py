@@ -6,6 +6,7 @@ The facts about the letter are in headers if the sink has headers, otherwise in 
 from __future__ import annotations
 
 import base64
+import html
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -34,10 +35,12 @@ class LetterFacts(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """The letter as a sentence."""
+        """The letter as a sentence for a chat. Its markup is escaped: as markup, a text such as
+        ``<!channel>`` in the message would notify everybody.
+        """
         where = f" (record_ids {self.record_ids})" if self.record_ids else ""
         sentence = f"Event {self.event_id}{where} was not accepted: {self.code}: {self.message}"
-        return _cut(sentence)
+        return html.escape(_cut(sentence), quote=False)
 
     def headers(self) -> Iterator[tuple[str, str]]:
         """Yield the values as headers of HTTP."""
