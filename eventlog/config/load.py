@@ -46,6 +46,7 @@ from eventlog.config.settings import (
     as_of_letters,
     variable,
 )
+from eventlog.core.catalog.masks import HASH
 from eventlog.core.options import options_of, parse_value, toml
 from eventlog.core.secrets import read_secret
 from eventlog.errors import ConfigError, called, check_result, together
@@ -429,6 +430,11 @@ def _reader_contradictions(config: Config) -> Iterator[ConfigError]:
             yield ConfigError(
                 f"[[{array}]] cannot be used with source.type = {config.source.type}: {why} in the "
                 "program that writes the source"
+            )
+    for mask in config.masks:
+        if mask.salt_by_column and mask.how != HASH:
+            yield ConfigError(
+                f"[[mask]] {mask.table}: salt_by_column needs how = {HASH!r}, not {mask.how!r}"
             )
 
 

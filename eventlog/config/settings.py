@@ -433,6 +433,9 @@ class MaskSettings(CheckedOptions):
         "last four characters of texts longer than eight",
         example=REDACT,
     )
+    salt_by_column: bool = option(
+        False, BOOLEAN, "hash: equal values of different columns have different hashes"
+    )
 
 
 @dataclass(frozen=True, slots=True)

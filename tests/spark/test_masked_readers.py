@@ -33,7 +33,8 @@ from eventlog.spark.changes.changes import ChangesDataSource
 
 SECRET: Final = "a secret of at least sixteen"
 MASKS: Final = (
-    MaskSettings("usr", ("fname", "photo"), "hash"),
+    MaskSettings("usr", ("fname",), "hash"),
+    MaskSettings("usr", ("photo",), "hash", salt_by_column=True),
     MaskSettings("usr", ("lname",), "redact"),
     MaskSettings("usr", ("age",), "null"),
     MaskSettings("usr_phone", ("phoneno",), "hash"),

@@ -46,24 +46,27 @@ _TEXT: Final = ColumnType(Kind.CHARACTER, 0, "text")
 @dataclass(frozen=True, slots=True)
 class MaskedColumns:
     """A ``[[mask]]``: how columns of a table, of a child table or of a view are masked. ``secret``
-    is the key of ``hash``.
+    is the key of ``hash``. With ``salt_by_column`` each column has a key that is derived from it.
     """
 
     table: str
     columns: Names
     how: str
     secret: str = ""
+    salt_by_column: bool = False
 
-    @property
-    def mask(self) -> Mask:
-        """The function that masks a value."""
-        if self.how == HASH:
-            return _hash_under(self.secret)
-        return {REDACT: _redact, NULL: _null, LAST: _last}[self.how]
+    def mask_of(self, attribute: Attribute) -> Mask:
+        """Return the function that masks the values of an attribute."""
+        if self.how != HASH:
+            return {REDACT: _redact, NULL: _null, LAST: _last}[self.how]
+        key = self.secret.encode()
+        if self.salt_by_column:
+            column = f"{attribute.table}\0{attribute.column.name}"
+            key = hmac.digest(key, column.encode(), "sha256")
+        return _hash_under(key)
 
 
-def _hash_under(secret: str) -> Mask:
-    key = secret.encode()
+def _hash_under(key: bytes) -> Mask:
 
     def mask(text: str) -> str:
         # A byte that is no character of the database's encoding is an unpaired surrogate.
@@ -190,7 +193,7 @@ def _masked(cls: ObjectClass, attribute: Attribute, one: MaskedColumns) -> Attri
         column=Column(attribute.column.name, _TEXT),
         value_type="string",
         convert=str,
-        mask=one.mask,
+        mask=one.mask_of(attribute),
         stored=attribute,
     )
 

@@ -23,7 +23,7 @@ from eventlog.core.catalog import (
 )
 from eventlog.core.catalog.builder import build_catalog, complete_catalog
 from eventlog.core.catalog.filters import Filter
-from eventlog.core.catalog.masks import MaskedColumns
+from eventlog.core.catalog.masks import NULL, MaskedColumns
 from eventlog.core.options import names_hint, same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, EventlogError, TriggerError, first_of, together
@@ -45,6 +45,14 @@ from eventlog.sql.triggers.watch import (
 )
 
 _log = logging.getLogger("eventlog.publisher")
+
+
+def without_hashes(config: Config) -> Config:
+    """Return the configuration for a command that reads the names of classes and columns and none
+    of their values. It needs no key of the hashes: a value would become NULL.
+    """
+    masks = [replace(one, how=NULL, salt_by_column=False) for one in config.masks]
+    return replace(config, masks=tuple(masks))
 
 
 def read_catalog(log: OpenLog, config: Config) -> Catalog:
@@ -352,7 +360,9 @@ def _catalog_of(
             watch.name: watch.previous_key for watch in config.watches if watch.previous_key
         },
         masks=[
-            MaskedColumns(one.table, one.columns, one.how, settings.mask_secret or "")
+            MaskedColumns(
+                one.table, one.columns, one.how, settings.mask_secret or "", one.salt_by_column
+            )
             for one in config.masks
         ],
         filters=filters_of(config),

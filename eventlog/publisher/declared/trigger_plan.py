@@ -21,6 +21,7 @@ from eventlog.publisher.declared.configured_classes import (
     declared_tables,
     declared_watches,
     with_tried_conditions,
+    without_hashes,
 )
 from eventlog.publisher.declared.opening import find_log
 from eventlog.sql.connect.locate import new_log
@@ -123,10 +124,8 @@ def _refused_by_readers(
     """
     if not (config.masks or config.filters):
         return
-    seen = available_catalog(
-        declared_tables(config, declared.database, log), declared.database, log
-    )
-    seen = with_tried_conditions(db, seen)
+    tables = declared_tables(without_hashes(config), declared.database, log)
+    seen = with_tried_conditions(db, available_catalog(tables, declared.database, log))
     for name, error in seen.unavailable.items():
         if name not in declared.catalog.unavailable:
             yield f"{name} will wait: {error}"

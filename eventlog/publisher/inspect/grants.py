@@ -9,7 +9,11 @@ from collections.abc import Sequence
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog
 from eventlog.errors import ConfigError
-from eventlog.publisher.declared.configured_classes import classes_to_read, read_catalog
+from eventlog.publisher.declared.configured_classes import (
+    classes_to_read,
+    read_catalog,
+    without_hashes,
+)
 from eventlog.publisher.declared.opening import additions_of, find_log
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
@@ -31,7 +35,7 @@ def grants_for(db: OpenDatabase, config: Config, role: str, purpose: Purpose) ->
             "choose another --purpose"
         )
     log = find_log(db, config)
-    catalog = read_catalog(log, config)
+    catalog = read_catalog(log, without_hashes(config))
     user = db.dialect.quote(db.dialect.spelled(role))
     more = (Addition.POSITION, Addition.SUPERSEDE, Addition.REPAIR)
     additions = (*additions_of(config), *more)

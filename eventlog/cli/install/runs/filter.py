@@ -16,7 +16,7 @@ from eventlog.core.catalog import Catalog, match_name
 from eventlog.core.catalog.filters import Filter, digest_of
 from eventlog.errors import first_of, number_of
 from eventlog.exit_codes import ExitCode
-from eventlog.publisher.declared import filters_of, read_catalog
+from eventlog.publisher.declared import filters_of, read_catalog, without_hashes
 from eventlog.publisher.inspect import renew_recorded
 from eventlog.publisher.ledger import LOCK_WAIT, ledger_of, lock_within
 from eventlog.sql.log import AcceptedFilters, accept_filters, accepted_filters
@@ -64,7 +64,7 @@ def run_accept(context: CommandContext, request: Accept, config: Config) -> Comm
 def _accept(
     log: OpenLog, config: Config, filters: Sequence[Filter], consumer: str | None, request: Accept
 ) -> _Accepted:
-    catalog = read_catalog(log, config)
+    catalog = read_catalog(log, without_hashes(config))
     before = accepted_filters(log, consumer)
     is_changed = before.digest != digest_of(filters)
     classes = _classes_to_send(catalog, before, filters, is_changed=is_changed)
