@@ -253,7 +253,8 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
             "bad_filter": ErrorText(
                 "The condition of a `[[filter]]` raises an error for the object, for example "
                 "because it casts 'abc' to a number. Other objects are sent.",
-                "Correct the values of the object, or the condition, and run `eventlog requeue`.",
+                "Correct the values of the object, or the condition, and run `eventlog requeue`. "
+                "`eventlog explain RECORD_ID --show-values` shows the database's message.",
             ),
             "unknown_column": ErrorText(
                 "column_name is not an attribute of the class.",

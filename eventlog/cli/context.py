@@ -220,7 +220,8 @@ def session(
     """
     from eventlog.sql.connect import open_session
 
-    with open_session(connection_url(config.database), purpose, writes=writes) as db:
+    url, hides_rows = connection_url(config.database), config.hides_rows
+    with open_session(url, purpose, writes=writes, hides_rows=hides_rows) as db:
         yield db
 
 

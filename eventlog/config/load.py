@@ -89,6 +89,11 @@ class Config:
     filters: tuple[FilterSettings, ...] = ()
 
     @property
+    def hides_rows(self) -> bool:
+        """True if no message of the database may quote a row, since there are masks or filters."""
+        return bool(self.masks or self.filters)
+
+    @property
     def publication(self) -> str:
         """The name of the published log with its schema, or of the followed source, for display and
         for labels.

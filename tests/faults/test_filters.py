@@ -416,7 +416,10 @@ def test_an_object_for_which_the_condition_fails_is_an_error_and_others_go_on(
     assert sorted(receiver.objects) == [1, 2, 4, 5, 6, 7, 8]
     found = errors(postgres)
     assert {code for code, _ in found} == {"bad_filter"}
-    assert "invalid input syntax" in found[0][1]
+    (message,) = {message for _, message in found}
+    assert message == (
+        "the condition of [[filter]] orders fails: 22P02 invalid text representation"
+    )
     change(postgres, "UPDATE orders SET state = '3' WHERE id = 3")
     receiver.run(config)
     assert sorted(receiver.objects) == [1, 2, 3, 4, 5, 6, 7, 8]

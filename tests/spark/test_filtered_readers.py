@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import sqlalchemy as sa
 from backlog_job import (
     SCHEMA,
     config_of,
+    convert,
     copy,
     documents_of,
     events_of,
@@ -23,12 +25,13 @@ from backlog_job import (
     publish,
     random_rows,
 )
+from shared import execute
 from stream_engine import Engine, reader_of, rows_of
 
 from eventlog.cli.context import changing_log
 from eventlog.config.load import Config, load
-from eventlog.config.settings import FilterSettings, WatchSettings
-from eventlog.errors import ConfigError
+from eventlog.config.settings import FilterSettings, MaskSettings, WatchSettings
+from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.declared.configured_classes import filters_of
 from eventlog.spark.changes.change_log import close_cached_connection
 from eventlog.spark.changes.changes import ChangesDataSource
@@ -181,3 +184,39 @@ def test_a_job_and_the_publisher_delete_what_is_not_in_a_view(
             kinds.setdefault(event.partition(" ")[0], set()).add(key)
     assert kinds["<delete"] == {key for key in kinds["<delete"] if key % 3 == 0 and 0 < key <= 100}
     assert all(key % 3 and key <= 100 for key in kinds["<modify"])
+
+
+FAILING: Final = "CASE WHEN fname = 'QZWXV' THEN fname::integer > 0 ELSE true END"
+
+
+def test_a_job_quotes_no_row_for_which_the_condition_fails(log: sa.Engine, tmp_path: Path) -> None:
+    execute(log, f"UPDATE {SCHEMA}.usr SET fname = 'QZWXV' WHERE idu < 9")
+    log_rows(log, [(n, 5, None, "usr", f"idu={n}", None, None, None) for n in range(1, 30)])
+    config = filtered(config_of(log), FilterSettings("usr", FAILING))
+    config = replace(config, format=replace(config.format, type="cloudevents"))
+    convert(config, tmp_path / "out", format="cloudevents")
+    files = [pq.read_table(one) for one in (tmp_path / "out").rglob("*.parquet")]
+    texts = str([one.to_pylist() for one in files])
+    assert "the condition of [[filter]] usr fails: 22P02 invalid text representation" in texts
+    assert "QZWXV" not in texts
+
+
+def test_a_job_that_fails_quotes_no_row(
+    log: sa.Engine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    execute(
+        log,
+        f"UPDATE {SCHEMA}.emp SET fname = 'QZWXV' WHERE empno = 7",
+        f"CREATE OR REPLACE VIEW {SCHEMA}.view_emp AS SELECT empno AS pk_empno, "
+        f"(CASE WHEN empno = 7 THEN fname::integer::text ELSE fname END)::text AS sv_fname, "
+        f"phone AS mv_phone FROM {SCHEMA}.emp",
+    )
+    log_rows(log, [(n, 5, None, "view_emp", f"pk_empno={n}", None, None, None) for n in (6, 7)])
+    config = replace(config_of(log), masks=(MaskSettings("view_emp", ("sv_fname",), "redact"),))
+    with pytest.raises(
+        EventlogError, match=r"22P02 invalid text repr.*reading class view_emp"
+    ) as it:
+        copy(config, tmp_path / "out")
+    printed = capfd.readouterr()
+    traced = "".join(traceback.format_exception(it.value))
+    assert "QZWXV" not in printed.out + printed.err + traced

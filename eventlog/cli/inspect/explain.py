@@ -10,7 +10,13 @@ import click
 
 from eventlog.cli import Command
 from eventlog.cli.command import AddressedRequest, CommandResult, Request
-from eventlog.cli.context import CommandContext, consumer_option, json_option, source_option
+from eventlog.cli.context import (
+    CommandContext,
+    consumer_option,
+    flag_option,
+    json_option,
+    source_option,
+)
 from eventlog.cli.inspect.explain_code import code_lines, explained_code, is_code
 
 
@@ -21,11 +27,16 @@ from eventlog.cli.inspect.explain_code import code_lines, explained_code, is_cod
     metavar="KEY",
     help="Explain why the change of this object was not sent: idu=7 or usr.idu=7.",
 )
+@flag_option(
+    "--show-values",
+    help="Show the database's message about an error in reading the object, also if it may quote a "
+    "value that a [[mask]] or [[filter]] hides.",
+)
 @consumer_option
 @json_option
 @source_option
 def explain(
-    row: str | None, key: str | None, consumer: str | None, source: str | None
+    row: str | None, key: str | None, show_values: bool, consumer: str | None, source: str | None
 ) -> ExplainCode | Explain:
     """Explain the row RECORD_ID of the log: its checks, its group, how precedence applied, its
     outcome, and what can be done. If a publisher runs with a monitor, it is asked what the event
@@ -46,9 +57,9 @@ def explain(
     the code means and what to do. It needs no configuration.
     """
     if row is None or key is not None or not is_code(row):
-        return Explain(row, key, consumer, source)
-    if consumer is not None or source is not None:
-        raise click.UsageError("a code is explained without --consumer and --from")
+        return Explain(row, key, show_values, consumer, source)
+    if consumer is not None or source is not None or show_values:
+        raise click.UsageError("a code is explained without --consumer, --from and --show-values")
     return ExplainCode(row)
 
 
@@ -74,6 +85,7 @@ class Explain(AddressedRequest):
     overriding = ("source",)
     row: str | None
     key: str | None
+    show_values: bool
     consumer: str | None
     source: str | None
 

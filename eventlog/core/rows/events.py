@@ -78,7 +78,7 @@ it. Compare it by identity.
 
 class FailedCondition(dict[str, Sequence[str | None]]):
     """The current row of an object for which the condition of its class fails. ``error`` is the
-    message of the database.
+    error of the database as text; unless somebody asks for it, the text quotes no row.
     """
 
     def __init__(self, error: str) -> None:

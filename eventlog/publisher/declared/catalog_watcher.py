@@ -26,7 +26,7 @@ from eventlog.errors import EventlogError
 from eventlog.publisher.context.context import CatalogCheck, Context, unavailable_in_words
 from eventlog.publisher.send.sending import CycleRepeats
 from eventlog.publisher.send.unwritable import UnwritableClasses
-from eventlog.sql.port.driver_errors import is_refused
+from eventlog.sql.port.driver_errors import is_refused, words_of
 from eventlog.sql.triggers.uncaptured import column_changes, key_change
 
 _log = logging.getLogger("eventlog.publisher")
@@ -179,7 +179,7 @@ class CatalogWatcher(CatalogCheck):
             return True
         is_first, self._has_failed = not self._has_failed, True
         if is_first:
-            reason = str(getattr(error, "orig", error)).partition("\n")[0]
+            reason = words_of(self.context.log.connection, error)
             _log.warning("a statement failed and is tried again: %s", reason)
         return is_first
 

@@ -186,19 +186,25 @@ def refuse_post_poll(config: Config, log: LogTable) -> None:
 
 @contextmanager
 def open_unlocked(
-    config: Config, counters: Counters, purpose: Purpose | None = None
+    config: Config,
+    counters: Counters,
+    purpose: Purpose | None = None,
+    *,
+    shows_rows: bool = False,
 ) -> Iterator[Context]:
     """Open a context without the lock of the log, for reading only.
 
     Secrets in files are read again. ``purpose`` is as in ``open_context``: if a right is missing,
-    the error names the rights for this purpose.
+    the error names the rights for this purpose. With ``shows_rows``, messages of the database may
+    quote a row although the reader has masks or filters.
     """
     config = with_current_secrets(config, "database")
     url = connection_url(config.database)
     dialect = dialect_of(url)
     if purpose is None:
         purpose = Purpose.PUBLISHER if config.of_log.consumer is None else Purpose.CONSUMER
-    engine = set_purpose(connect(url), purpose)
+    hides_rows = config.hides_rows and not shows_rows
+    engine = set_purpose(connect(url), purpose, hides_rows=hides_rows)
     with as_database_errors(engine), engine.connect() as connection:
         db = dialect.open(connection)
         log = find_log(db, config)

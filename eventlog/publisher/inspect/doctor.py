@@ -261,7 +261,7 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
     """
     url = connection_url(config.database)
     dialect = dialect_of(url)
-    engine = set_purpose(connect(url), Purpose.MONITOR)
+    engine = set_purpose(connect(url), Purpose.MONITOR, hides_rows=config.hides_rows)
     with as_database_errors(engine), engine.connect() as conn:
         pooled = is_pooled(conn, dialect)
         db = dialect.open(conn)

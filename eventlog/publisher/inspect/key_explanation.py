@@ -13,7 +13,7 @@ from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectId
 from eventlog.core.options import names_hint
 from eventlog.core.ranges import to_ranges
-from eventlog.core.rows.events import LEFT_VIEW, exists_for_reader
+from eventlog.core.rows.events import LEFT_VIEW, FailedCondition, exists_for_reader, in_words
 from eventlog.errors import ConfigError, EventlogError, RowError, number_of
 from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context.context import (
@@ -99,16 +99,18 @@ def explain_key(
     compare: Compare,
     consumer: str | None = None,
     seconds: int = _SECONDS,
+    *,
+    shows_rows: bool = False,
 ) -> list[KeyExplanation]:
     """Return why the changes of the objects with a key are not published, or not sent to a consumer
     of the log. ``consumer`` None = the configured reader.
 
     ``text`` is a key as the log has it (``idu=7``), in any class, or with the name of its class
-    before it (``usr.idu=7``). ``seconds`` is the time-out of one statement. Raises ConfigError if
-    no class has such a key, SnapshotOutdated if a table is altered each time it is read, and the
-    errors of ``open_unlocked``.
+    before it (``usr.idu=7``). ``seconds`` is the time-out of one statement, and ``shows_rows`` is
+    as in ``open_unlocked``. Raises ConfigError if no class has such a key, SnapshotOutdated if a
+    table is altered each time it is read, and the errors of ``open_unlocked``.
     """
-    opened = open_unlocked(config, Counters(), Purpose.MONITOR)
+    opened = open_unlocked(config, Counters(), Purpose.MONITOR, shows_rows=shows_rows)
     with opened as own, as_database_errors(own.log.connection):
         context = for_consumer(own, consumer)
 
@@ -224,6 +226,10 @@ def _sentences(
             f"row {row.record_id} of {key} of class {cls.name},{status} written"
             f"{who} at {row.event_time}: {explained.state}"
         )
+        for member in explained.members:
+            is_own, now = member.record_id == row.record_id, member.outcome
+            if is_own and now.startswith("invalid") and now not in explained.state:
+                yield f"row {row.record_id} now: {now}"
         yield from explained.notes
         for one in explained.remedies:
             yield f"{one.text}: {one.command}"
@@ -253,11 +259,10 @@ def _without_row(
         yield "the table has no such object now"
     elif there is LEFT_VIEW:
         yield "the object is not in the view now; its base table has it"
+    elif isinstance(there, FailedCondition):
+        yield in_words(cls, there)
     elif not exists_for_reader(there):
-        yield (
-            "the object does not match the [[filter]] of its class, or the filter's condition "
-            "fails with an error"
-        )
+        yield "the object does not match the [[filter]] of its class"
     try:
         with in_savepoint(conn):
             plan = compare(context.log.db, config)

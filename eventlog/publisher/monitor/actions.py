@@ -114,7 +114,8 @@ class Actions:
             config.database, url=monitor.database_url, password=monitor.database_password
         )
         config = replace(config, database=database)
-        with open_session(connection_url(database), Purpose.OPERATE) as db:
+        url, hides_rows = connection_url(database), config.hides_rows
+        with open_session(url, Purpose.OPERATE, hides_rows=hides_rows) as db:
             db.limit_statements(self._seconds)
             log = find_log(db, config)
             log.check_rights(Purpose.OPERATE)

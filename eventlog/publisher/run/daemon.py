@@ -87,7 +87,7 @@ from eventlog.registry import as_plugin_errors
 from eventlog.sql.log.pauses import seconds_of
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port import questions
-from eventlog.sql.port.driver_errors import as_database_errors
+from eventlog.sql.port.driver_errors import as_database_errors, words_of
 from eventlog.sql.port.log_operations import Window
 
 _log = logging.getLogger("eventlog.publisher")
@@ -504,7 +504,7 @@ def run_post_poll(context: Context) -> None:
         connection.rollback()
         _log.error(
             "post_poll_statements failed and were undone: %s",
-            str(error.orig).partition("\n")[0],
+            words_of(connection, error),
             extra={"code": DatabaseError.code},
         )
 

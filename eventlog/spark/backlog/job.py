@@ -35,7 +35,7 @@ from eventlog.spark.directory import TEMPORARY, Directory
 from eventlog.spark.log_source import LogLocation, with_mask_secret, worker_url
 from eventlog.spark.session.in_tasks import rows_of_batch
 from eventlog.sql.connect import connect, dialect_of
-from eventlog.sql.port import LogPart, as_database_errors
+from eventlog.sql.port import LogPart, as_database_errors, hide_rows
 
 # --- numbering ------------------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ def snapshot_session(job: Job) -> Iterator[SnapshotSession]:
     """
     url = worker_url(job.place.url, job.place.url_file)
     dialect = dialect_of(url)
-    with connect(url).connect() as connection:
+    with hide_rows(connect(url), job.config.hides_rows).connect() as connection:
         conn: Connection = connection.execution_options(**dialect.snapshot_options)
         with as_database_errors(conn):
             log = dialect.open(conn).log(job.place.log)

@@ -242,8 +242,9 @@ class _Cached:
 
     def __init__(self, file: str | None) -> None:
         self.file, self.pid, self.used = file, os.getpid(), monotonic()
-        url = connection_url(read_config(file).database)
-        self.engine = set_purpose(connect(url), Purpose.STREAM)
+        config = read_config(file)
+        url, hides_rows = connection_url(config.database), config.hides_rows
+        self.engine = set_purpose(connect(url), Purpose.STREAM, hides_rows=hides_rows)
         with as_database_errors(self.engine):
             self.connection = self.engine.connect()
             self.db = dialect_of(url).open(self.connection)
@@ -360,7 +361,8 @@ class ChangeLog:
                 "reads rows in the order of record_id. Give it a configuration without that option"
             )
         url = connection_url(config.database)
-        dialect, engine = dialect_of(url), set_purpose(connect(url), Purpose.STREAM)
+        dialect = dialect_of(url)
+        engine = set_purpose(connect(url), Purpose.STREAM, hides_rows=config.hides_rows)
         with ExitStack() as stack, as_database_errors(engine):
             conn = stack.enter_context(engine.connect())
             log = find_log(dialect.open(conn), config)

@@ -304,14 +304,15 @@ def will_write(conn: Connection) -> None:
 
 @contextmanager
 def open_session(
-    url: URL, purpose: Purpose | None = None, *, writes: bool = True
+    url: URL, purpose: Purpose | None = None, *, writes: bool = True, hides_rows: bool = False
 ) -> Iterator[OpenDatabase]:
     """Open a session; the caller commits. If a right is missing, the error names the rights for
-    ``purpose`` (None = the owner's rights). Raises ConfigError, DatabaseError.
+    ``purpose`` (None = the owner's rights). With ``hides_rows`` no message quotes a row, unless the
+    session is the owner's. Raises ConfigError, DatabaseError.
     """
     engine = connect(url)
     if purpose is not None:
-        set_purpose(engine, purpose)
+        set_purpose(engine, purpose, hides_rows=hides_rows)
     with as_database_errors(engine, owner_advice(engine)), engine.connect() as conn:
         if writes:
             will_write(conn)

@@ -1,6 +1,7 @@
 from .database import Storage as Storage
 from .dialect import Dialect as Dialect
 from .driver_errors import as_database_errors as as_database_errors
+from .driver_errors import hide_rows as hide_rows
 from .driver_errors import load_dialect as load_dialect
 from .driver_errors import set_purpose as set_purpose
 from .filtered import read_for_reader as read_for_reader

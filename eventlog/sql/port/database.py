@@ -332,6 +332,14 @@ class SqlDatabase(ABC):
         """Return True if a driver's error means that the user lacks a right."""
         return False
 
+    def may_quote_rows(self, error: BaseException) -> bool:
+        """Return True if the message of a driver's error may quote a value of a row."""
+        return not (self.passes(error) or self.lacks_right(error))
+
+    def error_name(self, error: BaseException) -> str:
+        """Return the name of a driver's error, which quotes no value."""
+        return type(error).__name__
+
     # Names and values
 
     def quote(self, name: str) -> str:

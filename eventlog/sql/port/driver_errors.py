@@ -68,12 +68,42 @@ The publisher must connect as another user.
 """
 
 
-def set_purpose(engine: Engine, purpose: Purpose) -> Engine:
+_HIDES: Final = "eventlog_hides_rows"
+"""The execution option of an engine that is true if no message may quote a row."""
+
+
+def set_purpose(engine: Engine, purpose: Purpose, *, hides_rows: bool) -> Engine:
     """Give the sessions of an engine a purpose, and return the engine. If a session lacks a right,
-    the message advises to grant the rights for this purpose.
+    the message advises to grant the rights for this purpose. ``hides_rows`` is as in ``hide_rows``.
     """
     engine.update_execution_options(**{_PURPOSE: purpose})
+    return hide_rows(engine, hides_rows)
+
+
+def hide_rows(engine: Engine, hides: bool) -> Engine:
+    """Let no message about the sessions of an engine quote a row, or let every message quote the
+    database (``words_of``). Return the engine.
+    """
+    engine.update_execution_options(**{_HIDES: hides})
     return engine
+
+
+def words_of(source: Connection | Engine, error: BaseException, *, otherwise: bool = False) -> str:
+    """Return the text about an error of the database for messages, error rows and log lines
+    (spec/event-log.md 15.5): the first line of the database's message or, if the message may quote
+    a row and the engine hides rows, the name of the error. No other function decides this.
+
+    ``otherwise`` is True if an engine hides rows for which ``hide_rows`` was not called.
+    """
+    dialect = load_dialect(source.dialect.name)
+    cause = getattr(error, "orig", None) or error
+    is_named = _hides(source, otherwise) and dialect.may_quote_rows(cause)
+    notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
+    return (dialect.error_name(cause) if is_named else first_line(cause)) + notes
+
+
+def _hides(source: Connection | Engine, otherwise: bool = False) -> bool:
+    return bool(source.engine.get_execution_options().get(_HIDES, otherwise))
 
 
 def right_advice(source: Connection | Engine, otherwise: Purpose | None = None) -> str:
@@ -106,17 +136,12 @@ def as_database_errors(source: Connection | Engine, advice: str | None = None) -
     must be translated, too.
     """
     driver: Any = source.dialect.loaded_dbapi
-    dialect = load_dialect(source.dialect.name)
     try:
         yield
-    except DBAPIError as error:
+    except (DBAPIError, driver.Error) as error:
         to_do = right_advice(source) if advice is None else advice
-        raise _translated(
-            driver, dialect, error.orig or error, to_do, error.connection_invalidated
-        ) from error
-    except driver.Error as error:
-        to_do = right_advice(source) if advice is None else advice
-        raise _translated(driver, dialect, error, to_do, invalidated=False) from error
+        # A traceback quotes the cause.
+        raise _translated(source, error, to_do) from (None if _hides(source) else error)
 
 
 def for_message(conn: Connection, ask: Callable[[], T]) -> T | None:
@@ -142,11 +167,7 @@ def is_refused(conn: Connection, error: DBAPIError) -> bool:
 
     After another error the connection may be lost.
     """
-    driver: Any = conn.dialect.loaded_dbapi
-    dialect = load_dialect(conn.dialect.name)
-    cause = error.orig or error
-    failure = _translated(driver, dialect, cause, "", error.connection_invalidated)
-    return not isinstance(failure, DatabaseUnavailable)
+    return not isinstance(_translated(conn, error, ""), DatabaseUnavailable)
 
 
 def first_line(error: BaseException) -> str:
@@ -165,18 +186,19 @@ def refused_between(dialect: Dialect, error: BaseException) -> DatabaseError | N
     return None
 
 
-def _translated(
-    driver: Any, dialect: Dialect, error: BaseException, advice: str, invalidated: bool
-) -> DatabaseError:
-    if refused := refused_between(dialect, error):
+def _translated(source: Connection | Engine, error: BaseException, advice: str) -> DatabaseError:
+    driver: Any = source.dialect.loaded_dbapi
+    dialect = load_dialect(source.dialect.name)
+    words, cause = words_of(source, error), getattr(error, "orig", None) or error
+    if refused := refused_between(dialect, cause):
         return refused
-    line = first_line(error)
     # Deadlocks, cancelled statements, a full disk and shutdowns are operational errors, too, and
     # are transient.
-    is_operational = isinstance(error, driver.OperationalError | driver.InterfaceError)
-    if invalidated or (is_operational and not dialect.refuses(error)) or dialect.passes(error):
-        return unavailable(dialect, f"the database failed or became unavailable: {line}")
-    to_do = f"; {advice}" if dialect.lacks_right(error) else ""
-    if getattr(error, "sqlstate", None) == _READ_ONLY:
+    is_operational = isinstance(cause, driver.OperationalError | driver.InterfaceError)
+    is_lost = getattr(error, "connection_invalidated", False)
+    if is_lost or (is_operational and not dialect.refuses(cause)) or dialect.passes(cause):
+        return unavailable(dialect, f"the database failed or became unavailable: {words}")
+    to_do = f"; {advice}" if dialect.lacks_right(cause) else ""
+    if getattr(cause, "sqlstate", None) == _READ_ONLY:
         to_do = f"; this is a standby, or a read-only session: {TO_THE_PRIMARY}"
-    return DatabaseError(f"the database refused a statement: {line}{to_do}")
+    return DatabaseError(f"the database refused a statement: {words}{to_do}")

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.catalog.filters import MATCHES
 from eventlog.core.rows.events import LEFT_VIEW, OUTSIDE, CurrentRow, FailedCondition
-from eventlog.sql.port.driver_errors import first_line, is_refused
+from eventlog.sql.port.driver_errors import first_line, is_refused, words_of
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.sql_files import NEUTRAL, source_of
 
@@ -38,23 +38,36 @@ def read_for_reader(
     separately, until the object with the error is found.
     """
     if not cls.may_lack_objects:
-        return db.query_back(schema, cls, keys, attributes)
+        with _naming(cls):
+            return db.query_back(schema, cls, keys, attributes)
     if cls.condition is None:
-        return _as_present(db.query_back(schema, cls, keys, (*attributes, MATCHES)))
+        with _naming(cls):
+            return _as_present(db.query_back(schema, cls, keys, (*attributes, MATCHES)))
     try:
         with _after_refusal(db):
             rows = db.query_back(schema, cls, keys, (*attributes, MATCHES))
     except DBAPIError as error:
         if not is_refused(db.connection, error) or why_refused(db, schema, cls) is not None:
-            raise
+            with _naming(cls):
+                raise
         if len(keys) == 1:
-            return {keys[0]: FailedCondition(first_line(error.orig or error))}
+            return {keys[0]: FailedCondition(words_of(db.connection, error, otherwise=True))}
         middle = len(keys) // 2
         return {
             **read_for_reader(db, schema, cls, keys[:middle], attributes),
             **read_for_reader(db, schema, cls, keys[middle:], attributes),
         }
     return _as_present(rows)
+
+
+@contextmanager
+def _naming(cls: ObjectClass) -> Iterator[None]:
+    """Add the class to an error of a statement of the block, for messages (``words_of``)."""
+    try:
+        yield
+    except DBAPIError as error:
+        error.add_note(f"reading class {cls.name}")
+        raise
 
 
 def _as_present(rows: Mapping[str, CurrentRow]) -> dict[str, CurrentRow]:
@@ -71,7 +84,8 @@ def _as_present(rows: Mapping[str, CurrentRow]) -> dict[str, CurrentRow]:
 
 def why_refused(db: OpenDatabase, schema: str | None, cls: ObjectClass) -> str | None:
     """Return why the database refuses the condition of a class for any object; None if it accepts
-    the condition, or if the class has no condition.
+    the condition, or if the class has no condition. The statement reads no row, so the database's
+    message quotes none.
     """
     if cls.condition is None:
         return None

@@ -19,7 +19,7 @@ from eventlog.cli.inspect.explain import Explain
 from eventlog.cli.inspect.runs.process import ask_seen
 from eventlog.config.load import Config
 from eventlog.core.rows.event_ids import row_or_object
-from eventlog.errors import visible
+from eventlog.errors import ConfigError, visible
 from eventlog.publisher.context import Counters, Seen
 from eventlog.publisher.declared import for_consumer, open_unlocked, planned_triggers
 from eventlog.publisher.inspect import (
@@ -51,7 +51,13 @@ def run_explain(context: CommandContext, request: Explain, config: Config) -> Co
     """Run ``eventlog explain`` for a log."""
     if request.row is None:
         check_consumer(config, request.consumer or config.of_log.consumer)
-        answers = explain_key(config, request.key or "", planned_triggers, request.consumer)
+        answers = explain_key(
+            config,
+            request.key or "",
+            planned_triggers,
+            request.consumer,
+            shows_rows=request.show_values,
+        )
         return CommandResult(
             {"objects": [one.as_data() for one in answers]},
             "\n".join(visible(line) for one in answers for line in _lines_of_key(one)),
@@ -59,7 +65,7 @@ def run_explain(context: CommandContext, request: Explain, config: Config) -> Co
     row = row_or_object(request.row)
     if row is None:
         raise click.BadParameter(f"{request.row!r} is neither a record_id nor an event-id")
-    explanation = explanation_of(config, row, request.consumer)
+    explanation = explanation_of(config, row, request.consumer, shows_rows=request.show_values)
     explanation = replace(explanation, seen=ask_seen(config, explanation.event_id or request.row))
     return CommandResult(explanation_data(explanation), partial(_print_explanation, explanation))
 
@@ -77,6 +83,8 @@ def run_explain_of_source(
     context: CommandContext, request: Explain, config: Config
 ) -> CommandResult:
     """Run ``eventlog explain`` for a followed source: explain an event, or the events of a key."""
+    if request.show_values:
+        raise ConfigError("--show-values is for a log; a followed source has no masks and filters")
     records, explained = explained_events(config, request.row, request.key or "")
     if request.row is not None:
         explained = [replace(one, seen=ask_seen(config, request.row)) for one in explained]
@@ -101,9 +109,13 @@ def run_explain_of_source(
     )
 
 
-def explanation_of(config: Config, row: int | str, consumer: str | None) -> Explanation:
-    """Return the explanation of a row, or of an object of a consumer's snapshot."""
-    with open_unlocked(config, Counters(), Purpose.MONITOR) as opened:
+def explanation_of(
+    config: Config, row: int | str, consumer: str | None, *, shows_rows: bool = False
+) -> Explanation:
+    """Return the explanation of a row, or of an object of a consumer's snapshot. ``shows_rows`` is
+    as in ``open_unlocked``.
+    """
+    with open_unlocked(config, Counters(), Purpose.MONITOR, shows_rows=shows_rows) as opened:
         opened = for_consumer(opened, consumer)
         if opened.ledger.consumer:
             consumer_row(opened.log, opened.ledger.consumer)  # refuses an unknown consumer

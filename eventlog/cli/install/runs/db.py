@@ -128,7 +128,7 @@ def _add_transaction_ids(config: Config) -> bool:
 def run_current(context: CommandContext, request: object, config: Config) -> CommandResult:
     """Run ``eventlog db current``."""
     engine, _ = engine_of(config)
-    set_purpose(engine, Purpose.MONITOR)
+    set_purpose(engine, Purpose.MONITOR, hides_rows=config.hides_rows)
     reached, newest = _reached(engine, config), migrations.heads()
     log = config.database.log_table
     newer = ", ".join(revision for revision in newest if revision not in reached)

@@ -13,6 +13,7 @@ import socket
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -199,6 +200,22 @@ class FamilySessions(Dialect):
 
     def lacks_right(self, error: BaseException) -> bool:
         return _code_of(error) in _NO_RIGHT
+
+    def may_quote_rows(self, error: BaseException) -> bool:
+        # A function can SIGNAL any number of the server; the driver's own are from 2000 on.
+        return not 2000 <= _code_of(error) < 3000
+
+    def error_name(self, error: BaseException) -> str:
+        code, sqlstate = _code_of(error), getattr(error, "sqlstate", None)
+        name = _names().get(code, "").lower().replace("_", " ")
+        return " ".join(filter(None, (str(code), sqlstate and f"({sqlstate})", name)))
+
+
+@cache
+def _names() -> Mapping[int, str]:
+    """Return the names of errors by number."""
+    constants = vars(import_module("pymysql.constants.ER"))
+    return {code: name for name, code in constants.items() if isinstance(code, int)}
 
 
 def _keep_alive(end: socket.socket) -> None:

@@ -163,6 +163,10 @@ class OracleSessions(Dialect):
         reason: Any = error.args[0] if error.args else None
         return getattr(reason, "code", 0) in _NO_RIGHT
 
+    def error_name(self, error: BaseException) -> str:
+        reason: Any = error.args[0] if error.args else None
+        return getattr(reason, "full_code", "") or type(error).__name__
+
     def granted(self, log: LogTable, part: Part, rights: Collection[Right]) -> str:
         if part is Part.RECORD_IDS:
             return "SELECT"  # draws a number as well

@@ -9,10 +9,13 @@ it when it wakes. A writer that cannot get the lock sends a notification.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
+import psycopg
 from sqlalchemy import Connection
 
 from eventlog.sql.dialects.postgresql import log_session
@@ -50,6 +53,12 @@ _SET_KEEPALIVE: Final = f"""
     WHERE present.source NOT IN ('client', 'user', 'database', 'database user', 'global')"""  # noqa: S608
 """The statement that lets the server detect that a publisher's host is gone. The statement changes
 nothing if the URL, the role or the database has keepalive settings.
+"""
+
+
+_OF_SERVER: Final = ("08", "25", "26", "28", "40", "53", "55", "57", "58")
+"""The classes of SQLSTATEs about the session, the server, locks and transactions. The messages of
+the server itself under these SQLSTATEs quote no row.
 """
 
 
@@ -102,6 +111,25 @@ class PostgresSessions(Dialect):
 
     def lacks_right(self, error: BaseException) -> bool:
         return getattr(error, "sqlstate", None) == INSUFFICIENT_PRIVILEGE
+
+    def may_quote_rows(self, error: BaseException) -> bool:
+        if not isinstance(error, psycopg.Error) or error.sqlstate is None:
+            # libpq lost the connection, or the driver cannot read a value.
+            return not isinstance(error, psycopg.OperationalError)
+        if error.diag.context is not None:  # a function may quote a row under any SQLSTATE
+            return True
+        is_of_server = error.sqlstate.startswith(_OF_SERVER) or self.lacks_right(error)
+        return not is_of_server and error.diag.statement_position is None
+
+    def error_name(self, error: BaseException) -> str:
+        state = getattr(error, "sqlstate", None)
+        if state is None:
+            return super().error_name(error)
+        # The driver has a class for each SQLSTATE, such as InvalidTextRepresentation for 22P02.
+        with suppress(KeyError):
+            name = psycopg.errors.lookup(state).__name__
+            return f"{state} {' '.join(re.findall('[A-Z][a-z]*', name)).lower()}"
+        return f"SQLSTATE {state}"
 
     def refusal(self, error: BaseException) -> Refusal:
         return refusal_of(str(error))

@@ -125,6 +125,13 @@ class SQLiteSessions(Dialect):
         code: int | None = getattr(error, "sqlite_errorcode", None)
         return code is not None and code != _MOVED and code & 0xFF not in _PASSING
 
+    def may_quote_rows(self, error: BaseException) -> bool:
+        # The message of an error without a code quotes a text that the driver cannot decode.
+        return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF not in _PASSING
+
+    def error_name(self, error: BaseException) -> str:
+        return str(getattr(error, "sqlite_errorname", type(error).__name__))
+
 
 def file_of(conn: Connection) -> Path | None:
     """Return the database file of a session, None for a database in memory."""
