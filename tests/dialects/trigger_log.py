@@ -17,7 +17,6 @@ from eventlog.errors import TriggerError
 from eventlog.model import LOG_COLUMNS, LogRow
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers import TriggerPlan, triggers_of
 from eventlog.sql.triggers.watch import Capture, Style, WatchedTable
@@ -32,7 +31,6 @@ LOG_DDL = (
         event_time timestamp DEFAULT (clock_timestamp() AT TIME ZONE 'UTC'),
         perpetrator text, table_name text NOT NULL, table_key text NOT NULL,
         column_name text, old_value text, new_value text)""",
-    render_quote_function(LOG),
 )
 
 USR_DDL = (

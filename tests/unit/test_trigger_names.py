@@ -16,7 +16,7 @@ from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import ColumnType, Kind, parse_type
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
-from eventlog.sql.dialects.postgresql.compile import render_quote_function
+from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, literal, session_settings
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.sql_files import quote_identifier
@@ -180,27 +180,29 @@ def test_columns_that_look_like_secrets_are_named(name: str, is_secret: bool) ->
 @pytest.mark.parametrize(
     ("table", "name"),
     [
-        ("eventlog", '"s"."proc_eventlog_quote"'),
-        ("a" * 52, f'"s"."proc_{"a" * 52}_quote"'),
-        ('we"ird', '"s"."proc_we""ird_quote"'),
+        ("eventlog", '"s"."proc_eventlog_status"'),
+        ("a" * 51, f'"s"."proc_{"a" * 51}_status"'),
+        ('we"ird', '"s"."proc_we""ird_status"'),
     ],
 )
-def test_the_quoting_function_is_called_after_the_log(table: str, name: str) -> None:
-    statement = render_quote_function(LogTable("s", table, ()))
+def test_the_function_of_statuses_is_named_after_the_log(table: str, name: str) -> None:
+    (statement,) = DIALECT.before_log(LogTable("s", table, ()))
     assert statement.startswith(f"CREATE OR REPLACE FUNCTION {name}(")
 
 
 def test_a_long_name_is_cut_and_marked_with_the_hash_of_all_of_it() -> None:
-    full = f"proc_{'x' * 60}_quote"
+    full = f"proc_{'x' * 60}_status"
     expected = f"{full[:56]}_{hashlib.sha256(full.encode()).hexdigest()[:6]}"
-    assert f'"{expected}"(' in render_quote_function(LogTable("s", "x" * 60, ()))
+    assert f'"{expected}"(' in DIALECT.before_log(LogTable("s", "x" * 60, ()))[0]
     assert len(expected) == MAX_IDENTIFIER
 
 
 @given(st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), min_size=1))
 def test_every_name_fits_and_is_quoted_whole(table: str) -> None:
-    statement = render_quote_function(LogTable(None, table, ()))
-    name = statement.removeprefix("CREATE OR REPLACE FUNCTION ").split("(value pg_catalog.text)")[0]
+    (statement,) = DIALECT.before_log(LogTable(None, table, ()))
+    name = statement.removeprefix("CREATE OR REPLACE FUNCTION ").split(
+        "(status pg_catalog.bpchar)"
+    )[0]
     assert name[0] == name[-1] == '"'
     assert '"' not in name[1:-1].replace('""', "")
     assert len(name[1:-1].replace('""', '"').encode()) <= MAX_IDENTIFIER

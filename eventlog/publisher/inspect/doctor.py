@@ -116,6 +116,7 @@ from eventlog.sql.doctor.triggers import (
     judge_child_values,
     judge_classes,
     judge_deferrable,
+    judge_definers,
     judge_disabled,
     judge_orphans,
     judge_partitions,
@@ -123,6 +124,7 @@ from eventlog.sql.doctor.triggers import (
     judge_recorded,
     judge_refused,
     judge_resyncs,
+    judge_superusers,
     judge_untouched,
     judge_unwritable,
     judge_without_plan,
@@ -557,6 +559,12 @@ def _plan(case: Case) -> Iterator[Finding]:
         yield from judge_plan(case.plan, installed)
 
 
+def _superusers(case: Case) -> Iterator[Finding]:
+    functions = case.ask("superuser_functions", questions.row)
+    ungranted = {} if case.plan is None else case.plan.ungranted
+    yield from judge_superusers(functions, ungranted, case.plan is not None)
+
+
 def _due(case: Case) -> Iterator[Finding]:
     """Judge the resyncs that `triggers apply` found to be due and that were not run
     (spec/triggers.md 9.1).
@@ -895,6 +903,8 @@ LOG_CHECKS: Final[Checks] = {
     "what the format can write": _unwritable,
     "the right to read back": _unreadable,
     "installed triggers": _plan,
+    "the owners of functions": _superusers,
+    "the definers of triggers": lambda case: judge_definers(case.ask("definers", questions.row)),
     "what the triggers have not logged": _due,
     "tables that triggers refer to": lambda case: judge_broken(
         case.ask("broken_triggers", questions.row)

@@ -252,6 +252,26 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
                 "not captured.",
                 "Run the SQL that the finding shows.",
             ),
+            "superuser_function": FindingText(
+                "warning",
+                "A superuser owns trigger functions of another role's table, or functions of "
+                "another role's log (PostgreSQL). A trigger on the log runs with their rights, so "
+                "the owner of the log can get the rights of a superuser.",
+                "Run the transaction of the finding as a superuser.",
+            ),
+            "definer_rights": FindingText(
+                "warning",
+                "Triggers run with the rights of a user that may change all databases of the "
+                "server (MariaDB, MySQL).",
+                "Let a user with rights on the watched tables and the log alone apply the "
+                "triggers.",
+            ),
+            "definer_missing": FindingText(
+                "error",
+                "Triggers run with the rights of a user that does not exist (MariaDB, MySQL): "
+                "every write to their tables fails.",
+                "Create the user again, or let another user drop and apply the triggers.",
+            ),
             "resync_due": FindingText(
                 "warning",
                 "`triggers apply` found changes that no trigger had logged, so receivers may have "

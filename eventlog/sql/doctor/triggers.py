@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from eventlog.core.catalog import Catalog, Database, Table, match_name
 from eventlog.core.catalog.builder import key_columns
@@ -181,6 +181,48 @@ def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Findings:
             yield warning(code, sentence, "eventlog triggers plan")
     for sentence in plan.not_captured:
         yield info("not_captured", f"not captured: {sentence}")
+
+
+def judge_superusers(
+    functions: Answer, ungranted: Mapping[str, Sequence[str]], is_compared: bool
+) -> Findings:
+    """Judge functions that a superuser owns, although another role owns their table.
+
+    Each of ``functions`` has the table, the superuser, and the SQL that gives the function to the
+    owner of the table. ``ungranted`` are statements that grant the owner of a table what its
+    functions need; they are unknown unless the triggers were compared (``is_compared``).
+    """
+    if not functions:
+        return
+    tables = list(dict.fromkeys(table for table, *_ in functions))
+    grants = dict.fromkeys(one for table in tables for one in ungranted.get(table, ()))
+    changes = ("BEGIN", *grants, *(statement for *_, statement in functions), "COMMIT")
+    yield warning(
+        "superuser_function",
+        f"functions that the triggers of {', '.join(tables)} call belong to "
+        f"{', '.join(sorted({superuser for _, superuser, _ in functions}))}, a superuser: the "
+        "owner of the log can get the rights of a superuser"
+        + ("" if is_compared else "; run `eventlog doctor` as a superuser, which prints the fix"),
+        *(f"{one};" for one in changes if is_compared),
+    )
+
+
+def judge_definers(definers: Answer) -> Findings:
+    """Judge the users with whose rights triggers run on MariaDB and MySQL.
+
+    Each of ``definers`` has the user, its tables, whether it exists, and its rights on all
+    databases by which it could get any other right, None if it has none.
+    """
+    for definer, tables, exists, rights in definers:
+        what = f"the triggers of {tables} run with the rights of {definer}"
+        fix = "eventlog triggers drop", "eventlog triggers apply"
+        if not exists:
+            text = f"{what}, a user that does not exist: every write to these tables fails"
+            yield error("definer_missing", text, "create the user again, or as another user:", *fix)
+        elif rights:
+            text = f"{what}, which has {rights} on all databases"
+            alone = "as a user with rights on these tables alone, while nobody writes to them:"
+            yield warning("definer_rights", text, alone, *fix)
 
 
 def judge_disabled(installed: Iterable[LogTrigger]) -> Findings:

@@ -84,6 +84,7 @@ def upgrade(
         log = _offline_log(log_table, schema, dialect, readers)
         with _alembic_errors(), _script(sql, dialect, storage) as printed:
             command.upgrade(_config(log, dialect, None, printed, existing_log), wanted, sql=True)
+            printed.writelines(f"{statement};\n\n" for statement in dialect.after_upgrade(log))
         return []
     with _connection(target) as conn:
         log = _online_log(conn, log_table, schema, readers)
@@ -91,6 +92,8 @@ def upgrade(
         _check_before_upgrade(conn, log, existing_log)
         with _alembic_errors():
             command.upgrade(_config(log, _dialect(conn), conn, None, existing_log, storage), wanted)
+        for statement in _dialect(conn).after_upgrade(log):
+            open_database(conn).run(statement)
         return [*open_database(conn).denied()]
 
 

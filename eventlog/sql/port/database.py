@@ -451,6 +451,12 @@ class SqlDatabase(ABC):
         """Return the statements that drop what ``after_log`` makes."""
         return ()
 
+    def after_upgrade(self, log: LogTable) -> Sequence[str]:
+        """Return the statements that end each upgrade of a log: they give what a superuser made to
+        the owner of the log (spec/triggers.md 7.7).
+        """
+        return ()
+
     @abstractmethod
     def after_internal_tables(self, log: LogTable) -> Sequence[str]:
         """Return the statements that make the source of delivery numbers and all other objects that

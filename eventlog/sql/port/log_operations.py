@@ -303,14 +303,9 @@ def order_of_values(column: Column) -> KeyOrder | None:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """A class whose objects are logged again, in the order of their keys.
-
-    ``quote_function`` is the SQL name of the function that quotes a text in a key, if the dialect
-    needs one.
-    """
+    """A class whose objects are logged again, in the order of their keys."""
 
     log: LogTable
     schema: str | None
     cls: ObjectClass
     selection: Selection
-    quote_function: str = ""

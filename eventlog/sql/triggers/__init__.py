@@ -124,6 +124,10 @@ class TriggerPlan:
     """The hash of the installed triggers of each table, as ``Triggers.digests`` returns it."""
     lacking: tuple[str, ...] = ()
     """The reasons why this role cannot apply the plan, though it can read it."""
+    ungranted: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The statements that grant the owner of a table what its trigger functions need, by the
+    table's name in actions, if a superuser makes or owns these functions.
+    """
     lacks_log: bool = False
     """True if there is no log yet, so that nothing can be applied."""
 

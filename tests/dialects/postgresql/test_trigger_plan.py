@@ -22,7 +22,6 @@ from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError, LogTableError, TriggerError
 from eventlog.model import LOG_COLUMNS
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
@@ -228,7 +227,7 @@ def test_another_style_replaces_the_triggers(usr: Watched) -> None:
 
 def test_two_logs_of_one_table_do_not_touch_each_other(usr: Watched) -> None:
     other = LogTable("log", "second", LOG_COLUMNS)
-    run(usr.conn, LOG_DDL[1].replace("log.eventlog", "log.second"), render_quote_function(other))
+    run(usr.conn, LOG_DDL[1].replace("log.eventlog", "log.second"))
     second = Watched(usr.conn, other)
     usr.watch(WatchedTable("usr"))
     assert {
@@ -265,7 +264,7 @@ def test_a_log_may_have_its_own_names_and_order(usr: Watched) -> None:
             *(ColumnType(Kind.CHARACTER),) * 6,
         ),
     )
-    run(usr.conn, render_quote_function(log), "SET TimeZone = 'Asia/Tokyo'")
+    run(usr.conn, "SET TimeZone = 'Asia/Tokyo'")
     Watched(usr.conn, log).watch(WatchedTable("usr"))
     run(usr.conn, JACK)
     rows = usr.conn.exec_driver_sql(
@@ -371,32 +370,3 @@ def test_a_log_that_is_missing_is_named(usr: Watched) -> None:
     missing = Watched(usr.conn, LogTable("log", "nothing", LOG_COLUMNS))
     with pytest.raises(LogTableError, match=r"the log log\.nothing does not exist"):
         missing.plan(WatchedTable("usr"))
-
-
-def test_a_quoting_function_that_the_log_lacks_comes_and_goes_with_the_triggers(
-    usr: Watched,
-) -> None:
-    run(usr.conn, "DROP FUNCTION log.proc_eventlog_quote(text)")
-    before = catalogue(usr.conn)
-    assert "eventlog_quote" not in triggers_of(DIALECT).script(usr.watch(WatchedTable("usr")))
-    plan = usr.watch(WatchedTable("keyed"))
-    assert (plan.actions[0].kind, plan.actions[0].table) == ("create", "log.proc_eventlog_quote")
-    assert usr.logged("INSERT INTO keyed VALUES (1, 'a+b')") == [
-        (5, 'b="a+b"+a=1', None, None, None)
-    ]
-    assert usr.plan(WatchedTable("keyed")).changes == ()
-    run(
-        usr.conn,
-        "COMMENT ON FUNCTION log.proc_eventlog_quote(text) IS 'eventlog sha256:"
-        + "0" * 64
-        + ' log "log"."eventlog"\'',
-    )
-    assert [action.kind for action in usr.watch(WatchedTable("keyed")).changes] == ["replace"]
-    assert [action.kind for action in usr.watch(WatchedTable("usr")).changes] == [
-        "create",
-        "create",
-        "drop",
-        "drop",
-    ]
-    drop_triggers(usr.conn, LOG)
-    assert catalogue(usr.conn) == before

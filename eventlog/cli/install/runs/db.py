@@ -42,7 +42,7 @@ from eventlog.publisher.upkeep import in_turn, means_to_partition, refuse_to_par
 from eventlog.sql import migrations
 from eventlog.sql.connect import dialect_of
 from eventlog.sql.log import EntryKind, extent, raise_epoch, read_entries, read_epoch, tail
-from eventlog.sql.port import OpenDatabase, OpenLog, Purpose, Storage, set_purpose
+from eventlog.sql.port import OpenDatabase, OpenLog, Purpose, Storage, questions, set_purpose
 from eventlog.sql.readers import read_consumers
 from eventlog.sql.triggers import triggers_of
 
@@ -88,6 +88,8 @@ def run_upgrade(context: CommandContext, request: Upgrade, config: Config) -> Co
         unknown = [
             one for one in config.database.readers if db.has_user(db.dialect.spelled(one)) is False
         ]
+        made = [] if before else [find_log(db, config, has_internal_tables=False)]
+        owners = [row for log in made for row in questions.ask(log, "superuser_log", questions.row)]
     if revoked:
         note(
             "Default privileges gave other roles rights on what was created. These rights are "
@@ -100,6 +102,11 @@ def run_upgrade(context: CommandContext, request: Upgrade, config: Config) -> Co
         note(
             f"the database has no role {role!r} of [database] readers: create it, and grant it "
             "SELECT"
+        )
+    for superuser, owner, statement in owners:
+        note(
+            f"The log belongs to {superuser}, a superuser. To give it to {owner}, who owns its "
+            f"schema, run `{statement}`, and then `eventlog db upgrade` again."
         )
     added = with_transactions and _add_transaction_ids(config)
     what = "upgraded" if added or after != before else "nothing to do"

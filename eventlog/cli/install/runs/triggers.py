@@ -175,8 +175,8 @@ def _data(planned: TriggerPlan) -> JsonObject:
         for one in batches.due_for(planned.uncaptured)
     ]
     # What is recorded about a table is not part of the plan.
-    data = asdict(replace(planned, captured=()))
-    del data["captured"]
+    data = asdict(replace(planned, captured=(), ungranted={}))
+    del data["captured"], data["ungranted"]
     for action in data["actions"]:
         action["gaps"] = action.pop("uncaptured")  # the name that programs read
     return {**data, "changes": len(planned.changes), "due": due}

@@ -58,6 +58,20 @@ SELECT TIMESTAMPDIFF(MICROSECOND, started, UTC_TIMESTAMP(6)) / 1000000 FROM {inf
 -- name: tables
 SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE();
 
+-- name: definers
+-- The users with whose rights triggers of eventlog run, their tables, whether they exist, and their rights on all
+-- databases that let a user change users. A session that sees only one user learns nothing of others.
+SELECT d.definer, d.tables,
+       COUNT(u.grantee) > 0 OR (SELECT COUNT(DISTINCT a.grantee) FROM information_schema.user_privileges AS a) < 2,
+       GROUP_CONCAT(CASE WHEN u.privilege_type IN ('SUPER', 'CREATE USER', 'INSERT', 'UPDATE') THEN u.privilege_type END
+                    ORDER BY u.privilege_type SEPARATOR ', ')
+FROM (SELECT t.definer, GROUP_CONCAT(DISTINCT t.event_object_table ORDER BY t.event_object_table SEPARATOR ', ') AS tables
+      FROM information_schema.triggers AS t
+      WHERE t.trigger_schema = DATABASE() AND LEFT(t.trigger_name, 4) = 'tgr_' GROUP BY t.definer) AS d
+LEFT JOIN information_schema.user_privileges AS u ON BINARY REPLACE(u.grantee, '''', '') = BINARY d.definer
+GROUP BY d.definer, d.tables
+ORDER BY d.definer;
+
 -- name: readers
 -- The open transactions of other sessions that may have a read view, the oldest first.
 SELECT t.trx_mysql_thread_id, p.user, NULL, p.host, LOWER(p.command),

@@ -29,7 +29,7 @@ from eventlog.core.values import ColumnType
 from eventlog.errors import ConfigError
 from eventlog.sql.connect.connection import unreadable_part
 from eventlog.sql.dialects.postgresql import text, transaction_ids
-from eventlog.sql.dialects.postgresql.compile import render_quote_function
+from eventlog.sql.dialects.postgresql.compile import rendered
 from eventlog.sql.dialects.postgresql.database import PROOF, PostgresDatabase
 from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
 from eventlog.sql.dialects.postgresql.objects import PostgresObjects
@@ -37,7 +37,7 @@ from eventlog.sql.dialects.postgresql.partitions.leaf_sql import LOG_STORAGE, st
 from eventlog.sql.dialects.postgresql.partitions.leaves import PostgresPartitioning
 from eventlog.sql.dialects.postgresql.rights import deny_others
 from eventlog.sql.dialects.postgresql.session import WAKE, PostgresSessions, wake_function
-from eventlog.sql.dialects.postgresql.text import adopt, bounds, literal, new_time, quote_function
+from eventlog.sql.dialects.postgresql.text import adopt, bounds, literal, new_time
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import CAPABILITIES
 from eventlog.sql.port.log_operations import Window
@@ -184,10 +184,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         return f"{super().create_queue_index(log)} OR ({guard})"
 
     def after_log(self, log: LogTable) -> list[str]:
-        return [_set(log, log.name, LOG_STORAGE), render_quote_function(log)]
-
-    def drop_after_log(self, log: LogTable) -> list[str]:
-        return [f"DROP FUNCTION IF EXISTS {quote_function(log)}(text)"]
+        return [_set(log, log.name, LOG_STORAGE)]
 
     def after_internal_tables(self, log: LogTable) -> list[str]:
         # This is a sequence, not an identity column, since the number is needed before the row is
@@ -211,10 +208,17 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         ]
 
     def deny_others(self, log: LogTable, tables: Sequence[str]) -> list[str]:
-        # The functions that quote a key and refuse a status stay open: whoever writes the log calls
-        # them, and they read and write nothing.
+        # The function that refuses a status stays open: whoever writes the log calls it, and it
+        # reads and writes nothing.
         names = [qualified(log.schema, name) for name in tables]
         return [deny_others(names, [f"{wake_function(log)}()"], log.readers)]
+
+    def after_upgrade(self, log: LogTable) -> list[str]:
+        functions = f"{wake_function(log)}()", f"{_status_function(log)}(pg_catalog.bpchar)"
+        tables = [qualified(log.schema, name) for name in log.own_tables if name != log.name]
+        home = qualified(log.schema, log.name)
+        words = {"log": home, "tables": tables, "functions": functions}
+        return [rendered("hand_over_log.sql.j2", **words).strip()]
 
     # The log in parts, as Arrow batches
 

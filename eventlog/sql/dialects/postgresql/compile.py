@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
@@ -29,7 +29,7 @@ from eventlog.sql.dialects.postgresql.text import (
     key_values_by_type,
     literal,
     new_time,
-    quote_function,
+    quoted,
     relation,
     session_settings,
     type_name,
@@ -108,13 +108,39 @@ class CompiledFunction(Compiled):
     """The function's comment, which also lists the ``columns``."""
     by_statement: frozenset[str]
     """The operations (i, u, d) that are logged by statement instead of by row."""
+    needs: Mapping[str, Any]
+    """The values of missing_rights.sql.j2: what the function reads, locks, writes and calls."""
 
     @property
     def fits_function(self) -> TableName:
         """The schema and name of the function that checks that the table has not changed."""
         return self.place[0], fits_name(self.function.name)
 
+    @property
+    def hand_over(self) -> str:
+        """The statement by which a superuser gives both functions to the owner of the table."""
+        return rendered(
+            "hand_over.sql.j2",
+            table=qualified(*self.place),
+            needs=self.needs,
+            functions=[
+                qualified(*self.fits_function) + FITS_ARGUMENTS,
+                f"{qualified(self.place[0], self.function.name)}()",
+            ],
+        ).strip()
+
+    def missing_rights(self, owner: str) -> str:
+        """Return the query of the statements that grant a role what it needs to own the function
+        (spec/triggers.md 7.7).
+        """
+        return rendered("rights_of_owner.sql.j2", owner=owner, needs=self.needs)
+
     def create(self) -> Iterable[str]:
+        yield from self.make()
+        yield self.hand_over
+
+    def make(self) -> Iterable[str]:
+        """Yield the statements of ``create`` that make functions and triggers."""
         function = f"{qualified(self.place[0], self.function.name)}()"
         fits = qualified(*self.fits_function) + FITS_ARGUMENTS
         yield self.fits_statement
@@ -223,7 +249,7 @@ def moving_with(triggers: TableTriggers, declared: Iterable[TableTriggers]) -> l
 def _compile(
     facts: Facts,
     triggers: TableTriggers,
-    moving: Iterable[ChildTriggers],
+    moving: Sequence[ChildTriggers],
     function: str,
     names: Mapping[str, str],
     partitions: Mapping[TableName, str],
@@ -233,7 +259,7 @@ def _compile(
     (t is TRUNCATE), ``partitions`` the names of the partitions' triggers.
     """
     if isinstance(triggers, ClassTriggers):
-        body = _class_body(facts, triggers, list(moving), function, by_statement)
+        body = _class_body(facts, triggers, moving, function, by_statement)
         shown = (*triggers.key, *triggers.columns)
         # If a column is excluded, the function itself compares the rows: a condition on the whole
         # row would fetch the large values of the excluded column.
@@ -315,8 +341,10 @@ def _compile(
             marker=marker_of(facts.log, digest),
             function_marker=marker_of(facts.log, digest, columns),
             by_statement=by_statement,
+            needs=needs,
         )
 
+    needs = _needs(facts, triggers, moving, function)
     settings_before = [one for one in every if not one.startswith(_LATER)]
     former = made(as_formerly(statement), as_formerly(fits_statement), settings_before, None)
     return made(statement, fits_statement, every, former)
@@ -416,8 +444,9 @@ def table_sql(compiled: Sequence[CompiledFunction]) -> TableSql:
         table=".".join(first.place),
         digest=digest_of(str(one.function.digest) for one in compiled),
         create=(
-            *chain.from_iterable(one.create() for one in compiled),
+            *chain.from_iterable(one.make() for one in compiled),
             *(_partition_triggers(one, drop=False) for one in partitioned),
+            *(one.hand_over for one in compiled),
         ),
         drop=(*triggers, *(_partition_triggers(one, drop=True) for one in partitioned), *functions),
     )
@@ -447,6 +476,40 @@ def _partition_triggers(compiled: CompiledFunction, *, drop: bool) -> str:
         ),
         max_identifier=MAX_IDENTIFIER,
     ).rstrip()
+
+
+_OPERATOR: Final = re.compile(r"OPERATOR\((.+)\.([^.]+)\)")
+
+
+def _needs(
+    facts: Facts, triggers: TableTriggers, moving: Iterable[ChildTriggers], function: str
+) -> Mapping[str, Any]:
+    """Return what a trigger function needs: relations with the right on each, operators outside of
+    ``pg_catalog`` as schema and name, and the sequence that the configuration names.
+    """
+    place, log = facts.place_of(triggers), facts.log
+    locked = [facts.place_of(child) for child in moving]
+    read = sorted({*facts.read_by(triggers), *locked})
+    if isinstance(triggers, ChildTriggers):
+        pairs = _pairs(facts, facts.owner_of(triggers), triggers)
+        operators = {operator for _, _, operator in pairs if operator is not None}
+    else:
+        operators = {_equality(facts, place, column) for column in triggers.key}
+    names = [found.groups() for one in sorted(operators) if (found := _OPERATOR.fullmatch(one))]
+    return {
+        "function": (place[0], function),
+        "relations": [
+            (log.schema, log.name, "INSERT"),
+            *((*table, "SELECT") for table in read),
+            *((*table, "UPDATE") for table in locked),
+        ],
+        "operators": [
+            (schema[1:-1].replace('""', '"') if schema[0] == '"' else schema, name)
+            for schema, name in names
+            if schema != "pg_catalog"
+        ],
+        "sequence": None if log.sequence is None else qualified(*log.sequence),
+    }
 
 
 # --- bodies ---------------------------------------------------------------------------------------
@@ -542,7 +605,6 @@ def _class_body(
         is_nullable=triggers.is_nullable,
         key=triggers.key,
         log_key=triggers.log_key,
-        quote=quote_function(facts.log),
         equality=[_equality(facts, place, column) for column in triggers.key],
         is_one_spelling=all(map(is_one_spelling, triggers.key)),
         is_there=all_there,
@@ -584,7 +646,6 @@ def _child_body(
         key=triggers.key,
         log_key=triggers.log_key,
         own_key=triggers.own_key,
-        quote=quote_function(facts.log),
         pairs=_pairs(facts, owner_place, triggers),
         is_one_spelling=triggers.is_spelled_alike(is_one_spelling),
     )
@@ -630,13 +691,6 @@ def _log_for(log: LogTable, class_name: str) -> dict[str, str]:
 # --- templates ------------------------------------------------------------------------------------
 
 
-def render_quote_function(log: LogTable) -> str:
-    """Return the statement that creates the key quoting function of a log, in the log's schema
-    (spec/triggers.md 4, 9).
-    """
-    return rendered("quote_function.sql.j2", function=quote_function(log))
-
-
 def _dollar_quoted(body: str) -> str:
     tag = first_free(lambda n: f"$eventlog{n if n > 1 else ''}$", body.__contains__)
     return f"{tag}{body}{tag}"
@@ -649,6 +703,7 @@ rendered: Final = template_renderer(
     globals={
         "is_changed": is_changed,
         "key_text": key_text,
+        "quoted": quoted,
         "type_names": partial(map, type_name),
         "value_text": value_text,
         "field": field,

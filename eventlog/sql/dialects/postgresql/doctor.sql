@@ -246,6 +246,48 @@ WHERE a.grantee OPERATOR(pg_catalog.<>) o.owner
           SELECT FROM triggers t JOIN pg_catalog.pg_proc p ON p.oid OPERATOR(pg_catalog.=) t.function
           WHERE p.proowner OPERATOR(pg_catalog.=) a.grantee)))
 ORDER BY o.kind DESC, o.name, a.privilege_type;
+-- name: superuser_functions
+-- Functions of the log and of its triggers that a superuser owns, although no superuser owns the table that they belong
+-- to. The function that checks the table for a trigger function has the same comment as the triggers.
+WITH ours AS (
+    SELECT t.tgfoid AS function, d.description, c.relowner, format('%s.%s', n.nspname, c.relname) AS "table"
+    FROM pg_catalog.pg_trigger t
+    JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    LEFT JOIN pg_catalog.pg_description d ON d.classoid = 'pg_catalog.pg_trigger'::regclass AND d.objoid = t.oid
+    WHERE NOT t.tgisinternal AND t.tgparentid = 0 AND CASE
+        WHEN t.tgrelid = to_regclass(:log) THEN EXISTS (
+            SELECT FROM pg_catalog.pg_proc w
+            WHERE w.oid = t.tgfoid AND w.pronamespace = c.relnamespace AND w.proname LIKE 'proc\_%\_wake')
+        -- The trigger of a partition calls a function of the partitioned table.
+        ELSE d.description LIKE 'eventlog sha256:%' AND right(d.description, length(:marker)) = :marker
+            AND NOT c.relispartition END
+), functions AS (
+    SELECT ours.function, ours.relowner, ours."table" FROM ours
+    UNION
+    SELECT d.objoid, ours.relowner, ours."table"
+    FROM ours
+    JOIN pg_catalog.pg_description d ON d.classoid = 'pg_catalog.pg_proc'::regclass AND d.description = ours.description
+)
+SELECT functions."table", f.rolname AS superuser,
+       format('ALTER FUNCTION %I.%I(%s) OWNER TO %I', n.nspname, p.proname, pg_get_function_identity_arguments(p.oid), o.rolname) AS fix
+FROM functions
+JOIN pg_catalog.pg_proc p ON p.oid = functions.function
+JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+JOIN pg_catalog.pg_roles f ON f.oid = p.proowner AND f.rolsuper
+JOIN pg_catalog.pg_roles o ON o.oid = functions.relowner AND NOT o.rolsuper
+ORDER BY 1, 3;
+
+-- name: superuser_log
+-- The superuser who owns the log, if another role owns its schema, or the database of schema public; and what changes this.
+SELECT r.rolname AS superuser, o.rolname AS owner, format('ALTER TABLE %I.%I OWNER TO %I', n.nspname, c.relname, o.rolname) AS fix
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_roles r ON r.oid = c.relowner AND r.rolsuper
+JOIN pg_catalog.pg_database d ON d.datname = current_database()
+JOIN pg_catalog.pg_roles h ON h.oid = n.nspowner
+JOIN pg_catalog.pg_roles o ON o.oid = CASE WHEN h.rolname = 'pg_database_owner' THEN d.datdba ELSE h.oid END AND NOT o.rolsuper
+WHERE c.oid = to_regclass(:log);
 
 -- name: orphans
 -- Our triggers, by their comments, which name their log, if the log does not exist.

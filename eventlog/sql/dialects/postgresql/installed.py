@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from sqlalchemy import Connection, Row, TextClause, text
 
 from eventlog.core.catalog import Database
-from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, QUOTE_FUNCTION
+from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import qualified, quote_identifier, statements
@@ -101,7 +101,10 @@ class Facts:
     owner: str = ""
     """The role that the triggers will run as."""
     log_is_writable: bool = True
-    has_quote_function: bool = True
+    is_superuser: bool = False
+    """True if ``owner`` is a superuser, whose functions are given to the owners of the tables."""
+    owners: Mapping[TableName, str] = field(default_factory=dict)
+    """The owners of tables whose functions a superuser owns or makes, without superusers."""
 
     def place_of(self, triggers: TableTriggers) -> TableName:
         """Return the schema and name of a declaration's table."""
@@ -129,8 +132,7 @@ def find_log(log: OpenLog) -> OpenLog:
 
 
 def _log_row(log: OpenLog) -> Row[Any] | None:
-    quote_function = log.table.own_name(QUOTE_FUNCTION)
-    names = {"schema": log.table.schema, "name": log.table.name, "quote_function": quote_function}
+    names = {"schema": log.table.schema, "name": log.table.name}
     return log.connection.execute(sql("log"), names).first()
 
 
@@ -178,7 +180,8 @@ def read_facts(
         partitions=dict(partitions),
         owner="" if log_row is None else log_row.owner,
         log_is_writable=log_row is None or log_row.is_writable,
-        has_quote_function=log_row is None or log_row.has_quote_function,
+        is_superuser=log_row is not None and log_row.is_superuser,
+        owners={(row.schema, row.name): row.owner for row in tables if row.owner is not None},
     )
 
 

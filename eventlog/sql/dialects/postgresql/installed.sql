@@ -3,10 +3,8 @@
 -- name: log
 -- By its name, not by to_regclass, which fails without USAGE on the schema.
 SELECT n.nspname AS schema, c.relname AS name, current_user AS owner,
-       has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'INSERT') AS is_writable,
-       EXISTS (SELECT FROM pg_catalog.pg_proc p
-               WHERE p.pronamespace = n.oid AND p.proname = :quote_function
-                 AND p.proargtypes::text = CAST('pg_catalog.text'::regtype::oid AS text)) AS has_quote_function
+       (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = current_user) AS is_superuser,
+       has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'INSERT') AS is_writable
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relname = :name
@@ -26,6 +24,12 @@ WHERE c.relkind IN ('r', 'p', 'v', 'f');
 -- server's own functions, most of which have comments, have lower numbers.
 SELECT p.oid, n.nspname AS schema, p.proname AS name, pg_get_function_identity_arguments(p.oid) AS arguments,
        p.prorettype = 'pg_catalog.trigger'::regtype AS is_trigger, d.description AS marker, p.prosrc AS body,
+       -- The superuser that owns it, if another superuser or the same one may give it to the owner of its table.
+       (SELECT f.rolname FROM pg_catalog.pg_roles f, pg_catalog.pg_roles me
+        WHERE f.oid = p.proowner AND f.rolsuper AND me.rolname = current_user AND me.rolsuper AND EXISTS (
+            SELECT FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+            JOIN pg_catalog.pg_roles o ON o.oid = c.relowner
+            WHERE t.tgfoid = p.oid AND t.tgparentid = 0 AND NOT o.rolsuper)) AS superuser,
        concat_ws(E'\n', l.lanname, CASE WHEN p.prosecdef THEN 'SECURITY DEFINER' END,
                  (SELECT string_agg(s.setting, E'\n' ORDER BY s.setting COLLATE "C") FROM unnest(p.proconfig) AS s (setting)),
                  p.prosrc) AS shape
@@ -105,13 +109,20 @@ WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND i.indisunique AND NOT c.reli
 SELECT format_type(t.oid, -1) AS name FROM pg_catalog.pg_type t WHERE t.typtype = 'e';
 
 -- name: tables
--- Whether the triggers' owner may read the tables, all of their rows, and lock them; and who inherits from whom.
+-- Whether the triggers' owner may read the tables, all of their rows, and lock them; and who inherits from whom. The
+-- owner, if it is no superuser, but a superuser owns functions of the table's triggers or asks this.
 SELECT n.nspname AS schema, c.relname AS name, has_table_privilege(c.oid, 'SELECT') AS is_readable,
        has_any_column_privilege(c.oid, 'UPDATE') AS is_lockable, row_security_active(c.oid) AS is_filtered,
        c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid) AS has_heirs,
-       c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = c.oid) AS is_heir
+       c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = c.oid) AS is_heir,
+       CASE WHEN NOT o.rolsuper AND EXISTS (
+           SELECT FROM pg_catalog.pg_roles r
+           WHERE r.rolsuper AND (r.rolname = current_user OR r.oid IN (
+               SELECT p.proowner FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
+               WHERE t.tgrelid = c.oid))) THEN o.rolname END AS owner
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_roles o ON o.oid = c.relowner
 WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND c.relkind IN ('r', 'p') AND NOT c.relispartition;
 
 -- name: partitions

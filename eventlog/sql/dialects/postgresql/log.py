@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
@@ -12,14 +11,12 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, CursorResult
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.catalog import ObjectClass
 from eventlog.core.ranges import Ranges
 from eventlog.model import LogRow, log_row
 from eventlog.sql.dialects.postgresql import transaction_ids
-from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.log_session import run_alone
 from eventlog.sql.dialects.postgresql.session import TIMELINE, system_identifier
-from eventlog.sql.dialects.postgresql.text import bindable, bounds, needs_quoting, quote_function
+from eventlog.sql.dialects.postgresql.text import bindable, bounds
 from eventlog.sql.dialects.postgresql.unreadable import (
     enough_readable,
     expect_unreadable,
@@ -46,7 +43,6 @@ from eventlog.sql.port.sql_files import (
     chunks_of,
     fetch,
     qualified,
-    run_as_it_stands,
     without_collector,
 )
 from eventlog.sql.port.sql_files import fetch_chunks as fetch_fragments
@@ -282,27 +278,6 @@ class PostgresLog(OpenLog):
     def _granted_on(self, part: Part) -> Sequence[str]:
         named = super()._granted_on(part)
         return [f"SEQUENCE {name}" for name in named] if part is Part.NUMBERS else named
-
-    def start_walk(
-        self,
-        schema: str | None,
-        cls: ObjectClass,
-        selection: Selection,
-    ) -> Walk:
-        # The log of another program has no function that quotes keys; the session then creates a
-        # temporary one.
-        signature = {"function": f"{quote_function(self.table)}(text)"}
-        home = self.table
-        if (
-            needs_quoting(cls.key)
-            and self.connection.exec_driver_sql(
-                "SELECT to_regprocedure(%(function)s)", signature
-            ).scalar()
-            is None
-        ):
-            home = replace(self.table, schema="pg_temp")
-            run_as_it_stands(self.connection, render_quote_function(home))
-        return Walk(self.table, schema, cls, selection, quote_function(home))
 
     def write_batch(self, walk: Walk, reached: str | None, limit: int) -> ResyncBatch:
         try:

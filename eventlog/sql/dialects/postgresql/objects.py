@@ -453,7 +453,7 @@ def _by_value(cls: ObjectClass) -> bool:
 
 def _key_text(walk: Walk, refs: Sequence[str]) -> str:
     plain = [ref.replace("%%", "%") for ref in refs]
-    return bindable(key_text(walk.cls.key, plain, walk.quote_function))
+    return bindable(key_text(walk.cls.key, plain))
 
 
 def _value(column: Column, text: str) -> str:

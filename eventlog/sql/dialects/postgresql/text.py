@@ -18,7 +18,6 @@ from eventlog.core.catalog import Column, Table
 from eventlog.core.ranges import Ranges
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError
-from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.sql_files import Binds, key_parts, qualified, quoted_unless
 
 MAX_IDENTIFIER: Final = 63
@@ -33,15 +32,6 @@ def fold_name(name: str) -> str:
     if len(name) > 2 and name[0] == name[-1] == '"':
         return name[1:-1].replace('""', '"')
     return name.translate(_LOWER)
-
-
-QUOTE_FUNCTION: Final = "proc_{}_quote"
-"""The name of the key quoting function of a log, in the log's schema (``LogTable.own_name``)."""
-
-
-def quote_function(log: LogTable) -> str:
-    """Return the SQL name of the key quoting function of a log (spec/triggers.md 9)."""
-    return qualified(log.schema, log.own_name(QUOTE_FUNCTION))
 
 
 def relation(schema: str | None, table: Table) -> str:
@@ -201,12 +191,24 @@ def key_value(column: Column, ref: str) -> str:
     return value_text(column, ref)  # ::text removes the padding of char(n)
 
 
-def key_text(key: Sequence[Column], refs: Sequence[str], quote_function: str) -> str:
-    """Return ``key_parts`` as one text (spec/triggers.md 4), NULL if a key column is NULL.
+def quoted(text: str) -> str:
+    """Return SQL of a text as it stands in a table_key: in double quotes where needed.
 
-    ``quote_function`` is the SQL name of the function that quotes a text if needed.
+    It calls no function outside of ``pg_catalog``: it runs with the rights of the triggers' owner.
     """
-    value = quoted_unless(_NEVER_QUOTED, key_value, lambda text: f"{quote_function}({text})")
+    exact = f'{text} COLLATE pg_catalog."C"'
+    return (
+        f"CASE WHEN {exact} OPERATOR(pg_catalog.=) ''"
+        rf""" OR {exact} OPERATOR(pg_catalog.~) E'[,;''+"=\\\\<>\\u0001-\\u001F\\u007F]|^ | $'"""
+        """ THEN '"' OPERATOR(pg_catalog.||) """
+        rf"""pg_catalog.replace(pg_catalog.replace({exact}, E'\\', E'\\\\'), '"', E'\\"')"""
+        f""" OPERATOR(pg_catalog.||) '"' ELSE {text} END"""
+    )
+
+
+def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
+    """Return ``key_parts`` as one text (spec/triggers.md 4), NULL if a key column is NULL."""
+    value = quoted_unless(_NEVER_QUOTED, key_value, quoted)
     parts = key_parts(key, refs, lambda column, ref: f"({value(column, ref)})", literal)
     return " OPERATOR(pg_catalog.||) ".join(parts)
 
@@ -266,11 +268,6 @@ def type_name(column: Column) -> str:
             return plain + name[len(name.removesuffix("[]")) :]
         case kind:
             return _NAMES_OF_KINDS[kind]
-
-
-def needs_quoting(key: Iterable[Column]) -> bool:
-    """Return True if ``key_text`` of these columns calls the quoting function."""
-    return any(column.type.kind not in _NEVER_QUOTED for column in key)
 
 
 def is_one_spelling(column: Column) -> bool:

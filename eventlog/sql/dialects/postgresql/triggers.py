@@ -9,7 +9,7 @@ fragment.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -34,7 +34,6 @@ from eventlog.sql.dialects.postgresql.compile import (
     FunctionTrigger,
     compile_triggers,
     moving_with,
-    render_quote_function,
     settle,
     table_sql,
 )
@@ -46,18 +45,13 @@ from eventlog.sql.dialects.postgresql.installed import (
     former_names,
     from_literals,
     gone_logs,
-    marker_of,
     read_facts,
     sql,
     stored_triggers,
 )
 from eventlog.sql.dialects.postgresql.session import database_number
 from eventlog.sql.dialects.postgresql.text import (
-    QUOTE_FUNCTION,
     SEARCH_PATH,
-    literal,
-    needs_quoting,
-    quote_function,
 )
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.driver_errors import for_message
@@ -70,7 +64,6 @@ from eventlog.sql.triggers import (
     TableSql,
     TriggerPlan,
     by_table,
-    sha256,
     warnings_of_lost_logs,
 )
 from eventlog.sql.triggers.captured import Identity, Partition
@@ -141,17 +134,14 @@ class PostgresTriggers(PlannedTriggers):
         installed = self.read_installed(log, places, places.__contains__)
         facts = read_facts(log, schema, installed, (home for home, _ in places))
         refuse_own_tables(log.table, schema, declared)
-        lacking = tuple(_lacking(facts, declared))
         compiled = compile_triggers(facts, declared)
-        is_needed = any(needs_quoting(triggers.key) for triggers in declared)
-        quoting = _compare_quoting(
-            log.table, installed, is_needed=is_needed, is_there=facts.has_quote_function
-        )
-        actions = [
-            *(action for action in quoting if action.kind != "drop"),
-            *self.actions(compiled, installed),
-            *(action for action in quoting if action.kind == "drop"),
-        ]
+        ungranted = {
+            ".".join(one.place): _missing_rights(log.connection, one, facts.owners[one.place])
+            for one in compiled
+            if one.place in facts.owners and not one.is_copy
+        }
+        lacking = (*_lacking(facts, declared), *_lacking_of_owners(facts, ungranted))
+        actions = self.actions(compiled, installed)
         # Some warnings concern rows that triggers owned by this role could not see.
         warnings = [*warnings_of_lost_logs(installed.lost)]
         warnings += [] if lacking else _warnings(compiled, facts, installed)
@@ -162,12 +152,8 @@ class PostgresTriggers(PlannedTriggers):
             not_captured,
             digests=installed.digests(),
             lacking=lacking,
+            ungranted=ungranted,
         )
-
-    def plan_drop_of(self, log: LogTable, installed: Installed) -> TriggerPlan:
-        plan = super().plan_drop_of(log, installed)
-        quoting = _compare_quoting(log, installed, is_needed=False, is_there=True)
-        return replace(plan, actions=(*plan.actions, *quoting))
 
     def installed(self, log: OpenLog) -> list[InstalledTrigger]:
         # ``marker_of`` writes the comment, whose end names the log.
@@ -205,6 +191,8 @@ class PostgresTriggers(PlannedTriggers):
                 )
             elif checking.row.body != one.fits_body:
                 yield f"function {name} was changed by hand"
+            if superuser := called[one.place[0], one.function.name].row.superuser:
+                yield f"function {one.function.name} belongs to {superuser}, a superuser"
         if superfluous:
             yield "fewer of its columns or changes are watched than before"
         unwatched = {one.key for one in superfluous}
@@ -236,6 +224,7 @@ class PostgresTriggers(PlannedTriggers):
                 drops += self.drop_stored(stored)
             if function is not None:
                 creates += (trigger.statement, *settle(trigger, function.marker))
+                creates.append(function.hand_over)
         if new:
             named = first_of(list(new), _NAMED)
             what = "partition" if len(new) == 1 else "partitions"
@@ -425,6 +414,24 @@ def _lacking(facts: Facts, declared: Sequence[TableTriggers]) -> Iterator[str]:
                 )
 
 
+def _missing_rights(conn: Connection, function: CompiledFunction, owner: str) -> tuple[str, ...]:
+    """Return the statements that grant the owner of a table what its trigger function needs."""
+    query = function.missing_rights(owner)
+    rows = conn.exec_driver_sql(query, execution_options={"no_parameters": True})
+    return tuple(rows.scalars())
+
+
+def _lacking_of_owners(facts: Facts, ungranted: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield the reasons why a superuser may not give triggers to the owners of their tables."""
+    owners = {".".join(place): owner for place, owner in facts.owners.items()}
+    for table, statements in ungranted.items():
+        if facts.is_superuser and statements:
+            yield (
+                f"{owners[table]} owns {table} and will run its triggers, but lacks rights: "
+                + "; ".join(statements)
+            )
+
+
 def _differences(
     pairs: Iterable[tuple[CompiledFunction, FunctionTrigger]], old: Iterable[StoredTrigger]
 ) -> Iterator[tuple[CompiledFunction | None, Any, StoredTrigger | None, str]]:
@@ -448,38 +455,6 @@ def _differences(
             yield function, trigger, stored, "was changed by hand"
     for stored in unmatched.values():
         yield None, None, stored, "is superfluous"
-
-
-def _compare_quoting(
-    log: LogTable, installed: Installed, *, is_needed: bool, is_there: bool
-) -> list[Action]:
-    """Return the actions for the key quoting function of another program's log.
-
-    In a log that eventlog created, the function belongs to the log (`eventlog db upgrade`), and no
-    action is needed.
-    """
-    name = f"{log.schema}.{log.own_name(QUOTE_FUNCTION)}"
-    quoting = (
-        one for one in installed.unused if one.key == (log.schema, log.own_name(QUOTE_FUNCTION))
-    )
-    stored = next(quoting, None)
-    if not is_needed:
-        return (
-            []
-            if stored is None
-            else [Action("drop", name, "no key needs it", tuple(TRIGGERS.drop_stored(stored)))]
-        )
-    statement = render_quote_function(log)
-    marker = marker_of(log, sha256(statement))
-    statements = (
-        statement,
-        f"COMMENT ON FUNCTION {quote_function(log)}(pg_catalog.text) IS {literal(marker)}",
-    )
-    if not is_there:
-        return [Action("create", name, "quotes the keys, and is missing", statements)]
-    if stored is not None and stored.row.marker != marker:
-        return [Action("replace", name, "the templates have changed", statements)]
-    return []
 
 
 # --- warnings about declared triggers (spec/triggers.md 1, 7.1) -----------------------
