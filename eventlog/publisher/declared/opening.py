@@ -101,7 +101,21 @@ def open_context(
         context.log.db.prepare_log_statements()
         refuse_other_filters(config, context)
         context = replace(context, used=used)
-        yield under_epoch(context, settle_epoch(context.log, context.ledger, used, server))
+        with _registered(context):
+            yield under_epoch(context, settle_epoch(context.log, context.ledger, used, server))
+
+
+@contextmanager
+def _registered(context: Context) -> Iterator[None]:
+    """Register a new consumer. If the configuration or the owner of the place of the documents
+    refuses the start, the registration is undone.
+    """
+    context.ledger.register()
+    try:
+        yield
+    except ConfigError:
+        context.ledger.undo_registration()
+        raise
 
 
 @contextmanager

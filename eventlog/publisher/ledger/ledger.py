@@ -4,7 +4,7 @@ ledgers.
 The publisher's ledger consists of the statuses of the rows (spec/event-log.md 2). A consumer's
 ledger is a set of record_ids (spec/event-log.md 13.1). A ledger selects the rows to read next,
 records done rows, and names the owner of in-flight entries. Only the thread that works with the
-connection may use it. No method but ``lock`` ends a transaction.
+connection may use it. Only ``lock``, ``register`` and ``undo_registration`` end a transaction.
 """
 
 from __future__ import annotations
@@ -115,6 +115,16 @@ class Ledger(ABC):
         ``lost`` is the session in which this process had the lock before. Returns the session that
         has the lock now, None if the database does not show it. Raises LostSession if ``lost`` has
         the lock, and PublisherAlreadyRunning if another session has the lock.
+        """
+
+    def register(self) -> None:  # noqa: B027 - a publisher is not registered
+        """Register the reader if it is a new consumer. The caller has locked the ledger. Ends the
+        transaction.
+        """
+
+    def undo_registration(self) -> None:  # noqa: B027
+        """Delete what ``register`` has written, unless the consumer has begun to work. Ends the
+        transaction.
         """
 
     def check_possible(self) -> None:  # noqa: B027 - every database has statuses
@@ -554,6 +564,8 @@ class SetLedger(Ledger):
     """True if the set was changed in another way than by adding rows."""
     entries: tuple[int, ...] = ()
     """The numbers of the entries that contain the set."""
+    is_new: bool = False
+    """True if this session has registered the consumer, which has not begun to work."""
 
     statuses = frozenset(status.value for status in Status)
     purpose = Purpose.CONSUMER
@@ -569,10 +581,19 @@ class SetLedger(Ledger):
             raise refused_lock(
                 what, "is already being run", way_out, holder, lost, error=ConsumerRuns
             )
-        if consumers.read_consumer(log, self.consumer) is None:
-            consumers.register(log, self.consumer, self.begins, self.event_time_zone)
-        log.commit()
         return holder
+
+    def register(self) -> None:
+        if consumers.read_consumer(self.log, self.consumer) is None:
+            consumers.register(self.log, self.consumer, self.begins, self.event_time_zone)
+            self.is_new = True
+        self.log.commit()
+
+    def undo_registration(self) -> None:
+        if self.is_new:
+            self.log.connection.rollback()
+            consumers.forget(self.log, self.consumer)
+            self.log.commit()
 
     def check_possible(self) -> None:
         consumers.check_possible(self.log)
@@ -586,7 +607,7 @@ class SetLedger(Ledger):
             if entry is None
             else entry.done
         )
-        self.recent, self.is_changed = None, False
+        self.recent, self.is_changed, self.is_new = None, False, False
         self.entries = () if entry is None else entry.entries
 
     def loading(self) -> tuple[datetime, dict[str, Any]] | None:

@@ -404,6 +404,7 @@ class ChangeLog:
         log.db.begin_publishing()
         server = log.server_parts()
         ledger.lock()
+        ledger.register()
         self.epoch = settle_epoch(log, ledger, Used(), server)
         record_consumer_start(log, consumer, consumers.ConsumerStart(consumers.STREAM_OF_SPARK))
         entry = consumers.read_consumer(log, consumer)

@@ -209,6 +209,7 @@ class Reader(Process):
         if self.begins == "latest":
             self.world.audit.begins(self.name)
         ledger.lock()
+        ledger.register()
         self.world.audit.has_begun(self.name)
         options = replace(kept.options, **self._options)
         context = replace(kept, ledger=ledger, counters=Counters(), used=Used(), options=options)
