@@ -436,6 +436,12 @@ class MaskSettings(CheckedOptions):
     salt_by_column: bool = option(
         False, BOOLEAN, "hash: equal values of different columns have different hashes"
     )
+    plain: Names = option(
+        (),
+        NAMES,
+        "generated columns that are sent although they are computed from masked columns",
+        example=["email_domain"],
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ texts only: no format, message or report needs a rule about masks.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import (
     Attribute,
@@ -47,6 +48,7 @@ _TEXT: Final = ColumnType(Kind.CHARACTER, 0, "text")
 class MaskedColumns:
     """A ``[[mask]]``: how columns of a table, of a child table or of a view are masked. ``secret``
     is the key of ``hash``. With ``salt_by_column`` each column has a key that is derived from it.
+    ``plain`` are generated columns that may show the masked values.
     """
 
     table: str
@@ -54,6 +56,12 @@ class MaskedColumns:
     how: str
     secret: str = ""
     salt_by_column: bool = False
+    plain: Names = ()
+
+    @property
+    def form(self) -> str:
+        """The form of the masked values, as the record of the reader has it."""
+        return f"{self.how} by column" if self.salt_by_column else self.how
 
     def mask_of(self, attribute: Attribute) -> Mask:
         """Return the function that masks the values of an attribute."""
@@ -206,6 +214,83 @@ def _with_texts(table: Table, columns: set[tuple[str, str]]) -> Table:
             for column in table.columns
         ),
     )
+
+
+# --- generated columns ----------------------------------------------------------------------------
+
+
+class Shown(NamedTuple):
+    """A generated column that shows a masked value (spec/event-log.md 15.1)."""
+
+    table: str
+    column: str
+    masked: str
+    """The masked column, as the database spells it. ``form`` is the form of its mask."""
+    form: str
+
+    def __str__(self) -> str:
+        return (
+            f"[[mask]] {self.table}: the generated column {self.column!r} shows what the mask of "
+            f"{self.masked!r} hides. Mask it too, or exclude it in the [[watch]]; if the receiver "
+            "may see it, name it in plain of the mask"
+        )
+
+
+def shown_columns(
+    catalog: Catalog, masks: Sequence[MaskedColumns], generated: Iterable[tuple[str, str, str]]
+) -> dict[str, list[Shown]]:
+    """Return, by class, the generated columns that show masked values. ``generated`` has the table
+    and name of each generated column with a column that its expression names.
+    """
+    sources: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for table, column, source in generated:
+        sources[table, column].add(source)
+    plain = {
+        (table, match)
+        for one in masks
+        for table in {table for table, _ in sources}
+        if match_name(one.table, (table,)) is not None
+        for name in one.plain
+        if (match := match_name(name, [column for of, column in sources if of == table]))
+    }
+    found: defaultdict[str, list[Shown]] = defaultdict(list)
+    for cls in catalog.classes:
+        masked = {
+            (one.table, one.column.name): _form_of(masks, one)
+            for one in cls.attributes
+            if one.mask is not None
+        }
+        for one in cls.attributes:
+            place = one.table, one.column.name
+            if place in sources and place not in masked and place not in plain:
+                found[cls.name] += (
+                    Shown(*place, name, masked[one.table, name])
+                    for name in sorted(_all_sources(place, sources))
+                    if (one.table, name) in masked
+                )
+    return {name: shown for name, shown in found.items() if shown}
+
+
+def _form_of(masks: Sequence[MaskedColumns], column: Attribute) -> str:
+    """Return the form of the mask of a masked column."""
+    names = (column.column.name, column.name)
+    for one in masks:
+        if match_name(one.table, (column.table,)) is not None and any(
+            match_name(name, names) is not None for name in one.columns
+        ):
+            return one.form
+    return ""
+
+
+def _all_sources(place: tuple[str, str], sources: Mapping[tuple[str, str], set[str]]) -> set[str]:
+    """Return the columns from whose values a generated column is computed, also by others."""
+    table, column = place
+    found, rest = set[str](), [column]
+    while rest:
+        new = sources.get((table, rest.pop()), set()) - found
+        found |= new
+        rest += new
+    return found
 
 
 # --- values ---------------------------------------------------------------------------------------

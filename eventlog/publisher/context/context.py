@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 
 from eventlog.changes.publishing import EventWriter
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
+from eventlog.core.catalog.masks import MaskedColumns
 from eventlog.core.clock import monotonic
 from eventlog.core.rows.checks import Remark
 from eventlog.core.rows.events import CurrentRow, EventOptions, exists_for_reader
@@ -450,6 +451,8 @@ class Context:
     """
     captured: Callable[[Catalog], Collection[str]] = lambda _: ()
     """A function that returns the tables of these classes whose triggers fill the log."""
+    masks: Sequence[MaskedColumns] = ()
+    """The masks of the reader."""
     observer: Observer = SILENT
     """The observer, which is informed of the work."""
     epoch: str = ""

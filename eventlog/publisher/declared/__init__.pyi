@@ -11,7 +11,11 @@ from .configured_classes import class_schema as class_schema
 from .configured_classes import declared_tables as declared_tables
 from .configured_classes import declared_watches as declared_watches
 from .configured_classes import filters_of as filters_of
+from .configured_classes import judge_shown as judge_shown
+from .configured_classes import masks_of as masks_of
 from .configured_classes import read_catalog as read_catalog
+from .configured_classes import shown_by_generated as shown_by_generated
+from .configured_classes import tried_catalog as tried_catalog
 from .configured_classes import unreadable_main_tables as unreadable_main_tables
 from .configured_classes import with_tables as with_tables
 from .configured_classes import without_hashes as without_hashes
@@ -30,6 +34,7 @@ from .opening import open_unlocked as open_unlocked
 from .opening import publisher_options as publisher_options
 from .opening import publisher_user as publisher_user
 from .opening import record_consumer_start as record_consumer_start
+from .opening import refuse_other_masks as refuse_other_masks
 from .opening import refuse_post_poll as refuse_post_poll
 from .opening import retention_of as retention_of
 from .opening import settle_epoch as settle_epoch

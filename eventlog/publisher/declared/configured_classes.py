@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,15 +23,20 @@ from eventlog.core.catalog import (
 )
 from eventlog.core.catalog.builder import build_catalog, complete_catalog
 from eventlog.core.catalog.filters import Filter
-from eventlog.core.catalog.masks import NULL, MaskedColumns
+from eventlog.core.catalog.masks import MaskedColumns, Shown, shown_columns
+from eventlog.core.clock import random_hex
 from eventlog.core.options import names_hint, same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, EventlogError, TriggerError, first_of, together
 from eventlog.publisher.context.context import in_savepoint
+from eventlog.sql.log.recorded_masks import RecordedMasks, recorded_masks
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.port.filtered import may_read_main_table, why_refused
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.questions import ask, row
+from eventlog.sql.port.rights import Part, Right
+from eventlog.sql.readers.consumers import has_later_columns
 from eventlog.sql.triggers.declared import main_table
 from eventlog.sql.triggers.watch import (
     TableChoice,
@@ -49,19 +54,71 @@ _log = logging.getLogger("eventlog.publisher")
 
 def without_hashes(config: Config) -> Config:
     """Return the configuration for a command that reads the names of classes and columns and none
-    of their values. It needs no key of the hashes: a value would become NULL.
+    of their values. It needs no key of the hashes: a value would get a hash under a random key.
     """
-    masks = [replace(one, how=NULL, salt_by_column=False) for one in config.masks]
-    return replace(config, masks=tuple(masks))
+    key = config.format.mask_secret or random_hex(32)
+    return replace(config, format=replace(config.format, mask_secret=key))
 
 
 def read_catalog(log: OpenLog, config: Config) -> Catalog:
     """Return the classes that the configuration names, in their present form in the database. Some
     of them may be unavailable.
     """
+    catalog = tried_catalog(log, config)
+    refused, known = shown_by_generated(log, config, catalog, config.of_log.consumer)
+    for shown in known:
+        _log.warning("%s", shown)
+    return catalog.without(refused) if refused else catalog
+
+
+def tried_catalog(log: OpenLog, config: Config) -> Catalog:
+    """Return the classes as ``read_catalog`` does, without the check of generated columns."""
     database = log.db.reflect(class_schema(config))
     declared = declared_tables(config, database, log.table)
     return with_tried_conditions(log.db, available_catalog(declared, database, log.table))
+
+
+def shown_by_generated(
+    log: OpenLog, config: Config, catalog: Catalog, consumer: str | None
+) -> tuple[dict[str, EventlogError], list[Shown]]:
+    """Return the classes that are unavailable because a generated column shows what a new mask
+    hides, with the reasons, and the generated columns that show what other masks hide
+    (spec/event-log.md 15.1). ``consumer`` None = the publisher.
+    """
+
+    def read_before() -> RecordedMasks | None:
+        part = Part.CONSUMER if consumer else Part.INFLIGHT
+        is_unseen = log.lacking([(part, Right.SELECT)]) or not has_later_columns(log)
+        return None if is_unseen else recorded_masks(log, consumer or "")
+
+    return judge_shown(log.db, config, catalog, read_before)
+
+
+def judge_shown(
+    db: OpenDatabase,
+    config: Config,
+    catalog: Catalog,
+    read_before: Callable[[], RecordedMasks | None],
+) -> tuple[dict[str, EventlogError], list[Shown]]:
+    """Return what ``shown_by_generated`` returns. ``read_before`` returns the recorded masks, None
+    = they are unknown; it is called only if a generated column shows a masked value.
+    """
+    masks = masks_of(config)
+    generated = ask(db, "generated_columns", row, schema=catalog.schema) if masks else ()
+    shown = shown_columns(catalog, masks, generated)
+    before = read_before() if shown else None
+    refused: dict[str, EventlogError] = {}
+    known: list[Shown] = []
+    for name, several in shown.items():
+        new = [
+            one
+            for one in several
+            if before is not None and not before.has(one.table, one.masked, one.form)
+        ]
+        if new:
+            refused[name] = together([ConfigError(str(one)) for one in new])
+        known += several if not new else ()
+    return refused, known
 
 
 def with_tried_conditions(db: OpenDatabase, catalog: Catalog) -> Catalog:
@@ -359,12 +416,7 @@ def _catalog_of(
         previous_key={
             watch.name: watch.previous_key for watch in config.watches if watch.previous_key
         },
-        masks=[
-            MaskedColumns(
-                one.table, one.columns, one.how, settings.mask_secret or "", one.salt_by_column
-            )
-            for one in config.masks
-        ],
+        masks=masks_of(config),
         filters=filters_of(config),
         logged={
             watch.name: [name for columns in watch.base.values() for name in columns.values()]
@@ -394,6 +446,15 @@ def _catalog_of(
                 )
     catalog = catalog.with_classes(views)
     return catalog.without(refused_views) if refused_views else catalog
+
+
+def masks_of(config: Config) -> list[MaskedColumns]:
+    """Return the masks of the configuration."""
+    secret = config.format.mask_secret or ""
+    return [
+        MaskedColumns(one.table, one.columns, one.how, secret, one.salt_by_column, one.plain)
+        for one in config.masks
+    ]
 
 
 def filters_of(config: Config) -> list[Filter]:

@@ -5,6 +5,7 @@ determine its epoch.
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -18,12 +19,13 @@ from eventlog.core.catalog.filters import digest_of
 from eventlog.core.options import same_fields
 from eventlog.core.rows.event_ids import epoch_suffix
 from eventlog.core.rows.events import EventOptions
-from eventlog.errors import ConfigError, DatabaseError
+from eventlog.errors import ConfigError, DatabaseError, first_of
 from eventlog.publisher.context.context import Context, Counters, PublisherOptions, Retention, Used
 from eventlog.publisher.context.used_ids import repeated_number
 from eventlog.publisher.declared.configured_classes import (
     captured_tables,
     filters_of,
+    masks_of,
     read_catalog,
     wanted_classes,
 )
@@ -47,6 +49,7 @@ from eventlog.sql.log.epoch import (
 from eventlog.sql.log.errors import read_attempts
 from eventlog.sql.log.internal_tables import next_number
 from eventlog.sql.log.next_record_id import next_given
+from eventlog.sql.log.recorded_masks import RecordedMasks, key_of, recorded_masks
 from eventlog.sql.log.rows import refuse_large_ids
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.dialect import Dialect
@@ -100,6 +103,7 @@ def open_context(
         )
         context.log.db.prepare_log_statements()
         refuse_other_filters(config, context)
+        context.ledger.masks = refuse_other_masks(context)
         context = replace(context, used=used)
         with _registered(context):
             yield under_epoch(context, settle_epoch(context.log, context.ledger, used, server))
@@ -158,18 +162,40 @@ def refuse_other_filters(config: Config, context: Context) -> None:
     its receiver would lack objects, or have objects that it must not have (spec/event-log.md 15.3).
     """
     filters = filters_of(config)
-    consumer = context.ledger.consumer
+    ledger = context.ledger
     if not filters and context.log.lacking([(Part.STATE, Right.SELECT)]):
         return  # without this right, the consumer has never had a filter
-    if accepted_filters(context.log, consumer).digest == digest_of(filters):
+    if accepted_filters(context.log, ledger.consumer).digest == digest_of(filters):
         return
-    option = f" --consumer {consumer}" if consumer else ""
-    reader = f"consumer {consumer}" if consumer else "the publisher"
     raise ConfigError(
-        f"the [[filter]] sections are not those that were accepted for {reader} of the log "
-        f"{context.log}: run `eventlog filter accept{option}`, which also prints how to fill the "
-        "receiver"
+        f"the [[filter]] sections are not those that were accepted for {ledger.reader} of the log "
+        f"{context.log}: run `{_accept(ledger)}`, which also prints how to fill the receiver"
     )
+
+
+def _accept(ledger: Ledger) -> str:
+    """Return the command that accepts the filters and masks of a reader."""
+    option = f" --consumer {shlex.quote(ledger.consumer)}" if ledger.consumer else ""
+    return f"eventlog filter accept{option}"
+
+
+def refuse_other_masks(context: Context) -> RecordedMasks | None:
+    """Return the recorded masks of the reader, None = they are unknown. Raise ConfigError if the
+    masks of the configuration would show a value that a recorded mask hides, or hash values under
+    another secret (spec/event-log.md 15.3).
+    """
+    log, ledger = context.log, context.ledger
+    recorded = recorded_masks(log, ledger.consumer)
+    if recorded is None:
+        return None
+    key = key_of(log, ledger.consumer, context.masks)
+    if changed := [*recorded.differences(RecordedMasks.of(context.masks, key))]:
+        raise ConfigError(
+            f"the [[mask]] sections are not those that {ledger.reader} of the log {log} has used: "
+            f"{first_of(changed, 5)}. Undo the change; if the receiver may get the new values, run "
+            f"`{_accept(ledger)}`"
+        )
+    return recorded
 
 
 def record_consumer_start(log: OpenLog, name: str, start: ConsumerStart) -> None:
@@ -249,6 +275,7 @@ def open_unlocked(
                 ledger,
                 reread=lambda: read_catalog(log, config),
                 captured=partial(captured_tables, config),
+                masks=masks_of(config),
             )
             yield under_epoch(context, entry.epoch)
 

@@ -51,6 +51,7 @@ from eventlog.publisher.declared.configured_classes import (
     classes_to_read,
     declared_tables,
     declared_watches,
+    shown_by_generated,
     tables_of,
     watched_classes,
     with_tried_conditions,
@@ -439,7 +440,12 @@ def _classes(case: Case) -> Iterator[Finding]:
                 yield Finding("class_without_key", "info", warning, fix)
             listed = class_names(case.config)[1]
             catalog = available_catalog(declared, database, case.log.table)
-            case.catalog = with_tried_conditions(case.db, catalog)
+            catalog = with_tried_conditions(case.db, catalog)
+            refused, known = shown_by_generated(case.log, case.config, catalog, case.consumer)
+            case.catalog = catalog.without(refused) if refused else catalog
+            for shown in known:
+                to_do = "mask or exclude the column, or name it in plain of the [[mask]]"
+                yield doctor.error("mask_bypassed", str(shown), to_do)
     except EventlogError as error:
         yield Finding("config", "error", str(error), ("eventlog config",))
     if case.database is not None:

@@ -30,6 +30,7 @@ from eventlog.sql.log.internal_tables import (
     sees_requests,
 )
 from eventlog.sql.log.pauses import Pause, read_pause
+from eventlog.sql.log.recorded_masks import NO_MASKS, RecordedMasks
 from eventlog.sql.log.requests import ask_again, is_requested, take_requests
 from eventlog.sql.log.rows import count_queue, tail
 from eventlog.sql.port.database import LockHolder
@@ -100,6 +101,8 @@ class Ledger(ABC):
     """If False, the marks that end a delivery do not wait for the disk (spec/event-log.md 8.4)."""
     has_taken_requests: bool = False
     """True if the last scan began with rows that were queued again."""
+    masks: RecordedMasks | None = NO_MASKS
+    """The recorded masks of the reader, None = they are unknown (spec/event-log.md 15.3)."""
 
     statuses: ClassVar[frozenset[str]]
     """The statuses of rows that may still have to be processed."""
@@ -107,6 +110,11 @@ class Ledger(ABC):
     """The purpose that determines which rights are needed to work with the ledger
     (spec/event-log.md 11.1).
     """
+
+    @property
+    def reader(self) -> str:
+        """The reader in words."""
+        return f"consumer {self.consumer}" if self.consumer else "the publisher"
 
     @abstractmethod
     def lock(self, lost: LockHolder | None = None) -> LockHolder | None:

@@ -53,10 +53,12 @@ from eventlog.publisher.send.session import (
     PublisherSession,
     PublisherState,
     begin_delivery,
+    end_recording,
     number_went_back,
 )
 from eventlog.publisher.send.snapshot_chunks import record_chunk
 from eventlog.publisher.send.unwritable import UnwritableClasses, class_name_of, written
+from eventlog.sql.log.recorded_masks import record_masks
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -319,7 +321,7 @@ def _prepare(
     marks.write(context)
     context.log.commit()
     if delivery is not None:
-        context.used.delivery_no = delivery.number
+        end_recording(session, delivery.number)
     return True, delivery
 
 
@@ -347,9 +349,12 @@ def record_new(
         firsts = sorted(own[0].ids[0] for own in delivery.documents.values())
         delivery = delivery._replace(origins=Origins(_event_times(context, firsts), {}, {}))
     content = encode(delivery, is_plain=is_plain)
-    above = context.used.delivery_no
+    above, masks = context.used.delivery_no, state.masks
+    alone = alone and masks is None
     recorded = context.ledger.record(content, number, above, alone=alone)
     if recorded is not None:
+        if masks is not None:
+            record_masks(context.log, context.ledger.consumer, masks)
         return delivery._replace(number=recorded)
     if not context.ledger.is_requested():
         raise number_went_back(context, "a delivery number")

@@ -65,7 +65,12 @@ from eventlog.publisher.send.outbox import Outbox, Place, Settled
 from eventlog.publisher.send.policy import Document
 from eventlog.publisher.send.sending import StatementRefused, as_flushed
 from eventlog.publisher.send.serving import rules_of
-from eventlog.publisher.send.session import PublisherSession, PublisherState, draw_delivery_no
+from eventlog.publisher.send.session import (
+    PublisherSession,
+    PublisherState,
+    draw_delivery_no,
+    new_masks,
+)
 from eventlog.publisher.send.unwritable import written
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.log.errors import read_attempts
@@ -120,7 +125,8 @@ def _state_of(
     clock = DatabaseClock(context.log.connection, context.log.dialect)
     outbox = Outbox[Outgoing](rules_of(context.options), at_rest=Outgoing.at_rest)
     newest = max((delivery.first for delivery in recorded), default="")
-    state = PublisherState(outbox, clock, newest, claim=claim, loading=loading)
+    masks = new_masks(context)
+    state = PublisherState(outbox, clock, newest, claim=claim, loading=loading, masks=masks)
     for delivery in recorded:
         longest, is_single = context.options.retry_max, context.output.is_single
         add_recorded(outbox, delivery, objects, clock, longest, is_single=is_single)

@@ -25,6 +25,7 @@ from eventlog.publisher.send.sending import STOPPED, Delivered, DeliveryResult
 from eventlog.publisher.send.serving import parked_objects
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.log.internal_tables import next_number
+from eventlog.sql.log.recorded_masks import RecordedMasks, key_of, masks_to_record
 
 if TYPE_CHECKING:
     from eventlog.publisher.feeds.snapshot import UnfinishedSnapshot
@@ -87,6 +88,8 @@ class PublisherState:
     """A snapshot that is read before the log."""
     pause: Pause | None = None
     """Why nothing is sent now, as last read; None = the reader is not paused."""
+    masks: RecordedMasks | None = None
+    """The masks to record with the next delivery, None = they are recorded."""
     passed: PassedOver = field(init=False)
     """The objects that the present scan has passed over."""
 
@@ -147,6 +150,25 @@ class PublisherSession:
             return STOPPED
         pause = self.state.pause
         return None if pause is None else Delivered(DeliveryResult.PAUSED, str(pause))
+
+
+def new_masks(context: Context) -> RecordedMasks | None:
+    """Return the masks to record with the next delivery, None = they are recorded already
+    (spec/event-log.md 15.3).
+    """
+    before = context.ledger.masks
+    key = key_of(context.log, context.ledger.consumer, context.masks)
+    masks = masks_to_record(context.masks, before, context.catalog, key)
+    return None if masks == before else masks
+
+
+def end_recording(session: PublisherSession, number: int) -> None:
+    """Remember that a delivery, and the masks that were new, have been recorded and committed."""
+    context, state = session.context, session.state
+    context.used.delivery_no = number
+    if state.masks is not None:
+        _log.info("the masks of %s are recorded: %s", context.ledger.reader, state.masks)
+        context.ledger.masks, state.masks = state.masks, None
 
 
 def begin_delivery(context: Context, state: PublisherState) -> tuple[int, str]:

@@ -29,7 +29,8 @@ from eventlog.publisher.ledger.delivery import Delivery
 from eventlog.publisher.ledger.in_flight import add_delivery
 from eventlog.publisher.send.marks import Marks, refuse_objects
 from eventlog.publisher.send.sending import Delivered, DeliveryResult
-from eventlog.publisher.send.session import PublisherSession, begin_delivery
+from eventlog.publisher.send.session import PublisherSession, begin_delivery, end_recording
+from eventlog.sql.log.recorded_masks import record_masks
 from eventlog.sql.port.log_operations import Selection, WalkedKeys
 from eventlog.sql.readers.consumers import write_loaded
 from eventlog.sql.triggers import triggers_of
@@ -94,10 +95,12 @@ def record_chunk(session: PublisherSession, loading: UnfinishedSnapshot) -> Chun
         loading.again = [one for one in loading.again if one not in sent]
     if delivery is not None:
         add_delivery(context.log, delivery, context.ledger.consumer)
+        if session.state.masks is not None:
+            record_masks(context.log, context.ledger.consumer, session.state.masks)
     marks.write(context)
     _save(context, loading)
     if delivery is not None:
-        context.used.delivery_no = delivery.number
+        end_recording(session, delivery.number)
     return Chunk(delivery, _MORE)
 
 

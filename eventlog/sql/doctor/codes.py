@@ -183,6 +183,14 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
                 "an excluded column no longer exists. Its rows wait.",
                 "Correct its `[[watch]]` in eventlog.toml.",
             ),
+            "mask_bypassed": FindingText(
+                "error",
+                "A generated column is computed from a masked column, so the receiver sees what "
+                "the mask hides. The reader used the mask before this was checked, or before the "
+                "column was added.",
+                "Mask the generated column too, exclude it in the `[[watch]]`, or name it in "
+                "`plain` of the `[[mask]]`.",
+            ),
             "watch_refused": FindingText(
                 "error",
                 "`triggers apply` cannot make the triggers of a `[[watch]]`; the present triggers "

@@ -19,6 +19,12 @@ from .pauses import seconds_of as seconds_of
 from .purge import Purged as Purged
 from .purge import check_purge_rights as check_purge_rights
 from .purge import purge_cutoff as purge_cutoff
+from .recorded_masks import NO_MASKS as NO_MASKS
+from .recorded_masks import RecordedMasks as RecordedMasks
+from .recorded_masks import key_of as key_of
+from .recorded_masks import masks_to_record as masks_to_record
+from .recorded_masks import record_masks as record_masks
+from .recorded_masks import recorded_masks as recorded_masks
 from .requests import take_requests as take_requests
 from .rows import count_by_status as count_by_status
 from .rows import extent as extent

@@ -36,6 +36,8 @@ class EntryKind(StrEnum):
     """Rows that a consumer has done."""
     DEAD_LETTER = "dead_letter"
     """An event that became E, which is sent to the second sink (spec/event-log.md 8.7)."""
+    MASKS = "masks"
+    """The masks that the publisher has used (spec/event-log.md 15.3)."""
     CLAIM = "claim"
     """Rows that are in a finished directory of a backlog job."""
     REMOVED = "removed"
@@ -55,7 +57,9 @@ class EntryKind(StrEnum):
 WITH_COLUMNS: Final = "eventlog_later_columns"
 """``Connection.info`` has, under this key, the tables whose later columns were found."""
 
-_IN_FLIGHT: Final = frozenset({EntryKind.DELIVERY, EntryKind.DONE, EntryKind.DEAD_LETTER})
+_IN_FLIGHT: Final = frozenset(
+    {EntryKind.DELIVERY, EntryKind.DONE, EntryKind.DEAD_LETTER, EntryKind.MASKS}
+)
 """The kinds of entries in ``<log>_inflight``; ``<log>_state`` has the entries of all other kinds.
 """
 
@@ -83,9 +87,9 @@ def _table(log: LogTable, kind: EntryKind) -> sa.TableClause:
 
 CONSUMER_COLUMNS: Final = ("name", "begun", "begins", "done", "moved", "requeued", "loaded")
 """The columns of ``<log>_consumer`` that every revision has."""
-LATER_COLUMNS: Final = ("sink", "classes", "paused")
+LATER_COLUMNS: Final = ("sink", "classes", "paused", "masks")
 """The columns of ``<log>_consumer`` that were added later: what the consumer's last start has
-recorded, and why the consumer sends nothing.
+recorded, why the consumer sends nothing, and the masks that it has used.
 """
 
 

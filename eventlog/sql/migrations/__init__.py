@@ -88,10 +88,13 @@ def upgrade(
         return []
     with _connection(target) as conn:
         log = _online_log(conn, log_table, schema, readers)
-        refuse_unknown(log, _heads(conn, log), conn)
+        reached = _heads(conn, log)
+        refuse_unknown(log, reached, conn)
         _check_before_upgrade(conn, log, existing_log)
+        config = _config(log, _dialect(conn), conn, None, existing_log, storage)
+        config.attributes["is_older"] = bool(reached)
         with _alembic_errors():
-            command.upgrade(_config(log, _dialect(conn), conn, None, existing_log, storage), wanted)
+            command.upgrade(config, wanted)
         for statement in _dialect(conn).after_upgrade(log):
             open_database(conn).run(statement)
         return [*open_database(conn).denied()]
@@ -423,6 +426,11 @@ def log_and_dialect() -> tuple[LogTable, Dialect]:
     """Return the log of the running migration, and the dialect of its database."""
     attributes = context.config.attributes
     return attributes["log"], attributes["dialect"]
+
+
+def is_older() -> bool:
+    """Return True if the log was made before the running upgrade, so that it may have readers."""
+    return bool(context.config.attributes.get("is_older"))
 
 
 def execute(statements: Iterable[str]) -> None:

@@ -51,6 +51,7 @@ from eventlog.sql.log.internal_tables import (
 )
 from eventlog.sql.log.next_record_id import next_unused
 from eventlog.sql.log.pauses import Pause, decode_of
+from eventlog.sql.log.recorded_masks import NO_MASKS
 from eventlog.sql.log.requests import ResendRequest, ask_again, consumer_gone
 from eventlog.sql.log.requeue import ObjectRow, RefusedRow, Requeued, judge_all
 from eventlog.sql.log.rows import MAX_RANGES, column_of, is_in, readable_id, runs_of_ranges
@@ -113,6 +114,8 @@ class ConsumerRow(NamedTuple):
     """What the consumer's last start has recorded, None = nothing yet."""
     pause: Pause | None = None
     """Why the consumer sends nothing, None = it is not paused."""
+    masks: str | None = None
+    """The masks that the consumer has used, None = they are unknown (``recorded_masks``)."""
     entries: tuple[int, ...] = ()
     """The numbers of the entries that contain the consumer's set; the entry with the whole set
     comes first.
@@ -280,14 +283,14 @@ def _selected(log: OpenLog) -> sa.Select[Any]:
 
 def _consumer_row(row: Sequence[Any]) -> ConsumerRow:
     name, begun, begins, done, moved, requeued, loaded, *later = row
-    sink, classes, paused = later or (None, None, None)
+    sink, classes, paused, masks = later or (None, None, None, None)
     try:
         record_set = decode(done)
         again = ResendRequest.decode(requeued)
         place = None if loaded is None else json.loads(loaded)
         start, pause = _start_of(sink, classes), decode_of(name, paused)
         return ConsumerRow(
-            str(name), begun, str(begins), record_set, moved, again, place, start, pause
+            str(name), begun, str(begins), record_set, moved, again, place, start, pause, masks
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(name, error) from None
@@ -406,6 +409,7 @@ def register(
         values.update(_start_values(former.start))
     if former is not None and former.pause is not None:
         values["paused"] = former.pause.encode()
+    values["masks"] = NO_MASKS.encode() if former is None else former.masks
     begun = None if former is None else former.begun
     if (first := _first_moment(log, name, begun)) is not None:
         now = log.db.utc_now().replace(tzinfo=None)
@@ -430,8 +434,8 @@ def _first_moment(log: OpenLog, name: str, former: datetime | None) -> datetime 
 
 
 def reset(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc") -> None:
-    """Rewrite the row of a consumer, as at its registration. The consumer's pause stays, and so
-    does what its last start has recorded.
+    """Rewrite the row of a consumer, as at its registration. The consumer's pause and its masks
+    stay, and so does what its last start has recorded.
 
     The caller handles the consumer's entries in ``<log>_inflight``.
     """

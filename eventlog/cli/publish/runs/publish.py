@@ -49,6 +49,7 @@ from eventlog.publisher.declared import (
     open_to_publish,
     open_unlocked,
     planned_triggers,
+    refuse_other_masks,
     refuse_post_poll,
 )
 from eventlog.publisher.ledger import LOCK_WAIT, count_undone
@@ -174,6 +175,7 @@ def _print_documents(config: Config, counters: Counters) -> None:
     """Print the documents that would be sent."""
     with open_unlocked(config, counters) as opened:
         refuse_post_poll(config, opened.log.table)
+        refuse_other_masks(opened)
         for document in dry_run(opened):
             sys.stdout.write(document if document.endswith("\n") else document + "\n")
         warn_of_loopback(opened, counters.rows_loopback, "would be marked")

@@ -126,3 +126,13 @@ WHERE NOT EXISTS (
     WHERE t.trigger_schema = DATABASE() AND LOCATE(:log, t.action_statement) > 0
       AND CONCAT('\'', REPLACE(t.definer, '@', '\'@\''), '\'') = r.grantee)
 ORDER BY r.name, r.privilege_type;
+
+-- name: generated_columns
+-- Each generated column with the columns that its expression names. The server writes names in an expression in backquotes or, by sql_mode, in double quotes. A text that looks like a name counts as a name.
+SELECT g.table_name AS relation, g.column_name AS name, c.column_name AS source
+FROM information_schema.columns AS g
+JOIN information_schema.columns AS c
+  ON c.table_schema = g.table_schema AND BINARY c.table_name = BINARY g.table_name AND c.column_name <> g.column_name
+WHERE g.table_schema = DATABASE() AND g.generation_expression NOT IN ('ROW START', 'ROW END')
+  AND LOCATE(CONCAT('`', REPLACE(REPLACE(c.column_name, '"', '`'), '`', '``'), '`'), REPLACE(g.generation_expression, '"', '`')) > 0
+ORDER BY BINARY g.table_name, g.ordinal_position, c.ordinal_position;

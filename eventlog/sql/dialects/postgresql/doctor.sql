@@ -373,3 +373,18 @@ FROM (
     WHERE c.relnamespace = to_regnamespace(quote_ident(:schema)) AND c.relname = ANY (CAST(:tables AS text[]))
       AND NOT pg_has_role(c.relowner, 'USAGE')) AS lacks
 ORDER BY place, missing COLLATE "C";
+
+-- name: generated_columns
+-- Each generated column with the columns that its expression uses. Since PostgreSQL 15 the expression depends on them, before the column itself.
+SELECT DISTINCT c.relname AS relation, a.attname AS name, s.attname AS source
+FROM pg_catalog.pg_attribute a
+JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_attrdef e ON e.adrelid = a.attrelid AND e.adnum = a.attnum
+JOIN pg_catalog.pg_depend d
+  ON d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid = a.attrelid
+ AND ((d.classid = 'pg_catalog.pg_attrdef'::pg_catalog.regclass AND d.objid = e.oid)
+      OR (d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = a.attrelid AND d.objsubid = a.attnum))
+JOIN pg_catalog.pg_attribute s ON s.attrelid = a.attrelid AND s.attnum = d.refobjsubid
+WHERE n.nspname = CAST(:schema AS text) AND c.relkind IN ('r', 'p') AND a.attgenerated <> '' AND s.attnum <> a.attnum
+ORDER BY 1, 2, 3;

@@ -61,3 +61,11 @@ FROM {inflight} WHERE entry_no = :delivery;
 
 -- name: tables
 SELECT name FROM main.sqlite_schema WHERE type IN ('table', 'view');
+
+-- name: generated_columns
+-- The columns of the tables that may have generated columns, virtual ones (hidden: 2) or stored ones (3), with the text of their table. The answer is the columns that their expressions name.
+SELECT t.name AS relation, t.sql, c.name, c.hidden
+FROM main.sqlite_schema AS t
+JOIN pragma_table_xinfo(t.name, 'main') AS c
+WHERE t.type = 'table' AND t.sql LIKE '% AS%(%'
+ORDER BY t.name, c.cid;

@@ -13,14 +13,18 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from sqlalchemy import URL, Connection, PoolProxiedConnection
 
+from eventlog.core.catalog import match_name
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.port.database import WRITES, Answer, AnswerFunction
 from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import quote_identifier, statements
 
@@ -204,7 +208,53 @@ def _rights_to_apply(log: OpenLog, **_: Any) -> Iterator[tuple[str]]:
         yield (f"write access to {str(file)!r}",)
 
 
+_GENERATED: Final = (2, 3)
+_TOKEN: Final = re.compile(
+    r"""
+    --[^\n]*+ | /\*.*?(?:\*/|\Z) | \s++
+    | "(?P<standard>(?:[^"]|"")*+)" | `(?P<mysql>(?:[^`]|``)*+)` | \[(?P<access>[^\]]*+)\]
+    | '(?P<text>(?:[^']|'')*+)' | (?P<word>[^\W\d][\w$]*+) | (?P<other>.)
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+
+
+def _generated_columns(db: OpenDatabase, **_: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield the table and the name of each generated column with each column that its definition
+    names.
+    """
+    rows = db.connection.exec_driver_sql(_SQL["generated_columns"]).all()
+    for (relation, sql), several in groupby(rows, key=itemgetter(0, 1)):
+        columns = {name: hidden for _, _, name, hidden in several}
+        for first, *names in _definitions(sql):
+            column = match_name(first, columns)
+            if column is not None and columns[column] in _GENERATED:
+                used = {match_name(name, columns) for name in names} - {None, column}
+                yield from ((relation, column, name) for name in sorted(filter(None, used)))
+
+
+def _definitions(sql: str) -> Iterator[list[str]]:
+    """Yield the names in each definition of a CREATE TABLE, such as a column and what its
+    expression names. A word of SQL counts as a name.
+    """
+    names: list[str] = []
+    depth = 0
+    for token in _TOKEN.finditer(sql):
+        mark = token["other"]
+        if mark in ("(", ")"):
+            depth += 1 if mark == "(" else -1
+        is_end = (depth, mark) in ((1, ","), (0, ")"))
+        if is_end and names:
+            yield names
+        if is_end or (depth, mark) == (1, "("):
+            names = []
+        elif (kind := token.lastgroup) not in (None, "other") and (kind != "text" or not names):
+            quote = {"standard": '"', "mysql": "`", "text": "'"}.get(str(kind), "\0")
+            names.append(token[str(kind)].replace(quote * 2, quote))
+
+
 ANSWERS: Final[Mapping[str, AnswerFunction]] = {
+    "generated_columns": _generated_columns,
     "indexes": _indexes,
     "rights_to_apply": _rights_to_apply,
 }
