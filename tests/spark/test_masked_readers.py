@@ -19,15 +19,17 @@ from backlog_job import (
     copy,
     documents_of,
     events_of,
+    fetch,
     leave_in_flight,
     log_rows,
     publish,
     random_rows,
 )
-from stream_engine import rows_of
+from stream_engine import Engine, reader_of, rows_of
 
 from eventlog.config.load import Config
 from eventlog.config.settings import MaskSettings
+from eventlog.errors import ConfigError
 from eventlog.spark.changes.change_log import close_cached_connection
 from eventlog.spark.changes.changes import ChangesDataSource
 
@@ -121,3 +123,88 @@ def test_data_frames_have_masked_values(log_alone: sa.Engine, file: str) -> None
     assert ages == {"***"}
     for row in rows:
         assert (row["changed"] is None) or set(row["changed"]) <= set(row["after"] or ())
+
+
+def test_a_job_compares_its_masks_with_those_of_the_publisher_and_records_none(
+    log: sa.Engine, tmp_path: Path, secret: Path
+) -> None:
+    log_rows(log, random_rows(50, seed=4))
+    config = masked(config_of(log), secret)
+    copy(config, tmp_path / "out")
+    of_masks = f"SELECT count(*) FROM {SCHEMA}.eventlog_inflight WHERE kind = 'masks'"
+    assert fetch(log, of_masks) == [(0,)]
+    publish(config)
+    assert fetch(log, of_masks) == [(1,)]
+    with pytest.raises(ConfigError, match=r"usr\.photo had the mask hash and has none now"):
+        copy(replace(config, masks=MASKS[1:]), tmp_path / "other")
+
+
+def write_masks(file: str, secret: Path, *masks: tuple[str, str]) -> None:
+    """Write the configuration again with these masks of columns of ``usr``."""
+    before = Path(file).read_text().partition("[format]")[0]
+    Path(file).write_text(
+        f'{before}[format]\nmask_secret_file = "{secret}"\n'
+        + "".join(
+            f'[[mask]]\ntable = "usr"\ncolumns = ["{column}"]\nhow = "{how}"\n'
+            for column, how in masks
+        )
+    )
+
+
+@pytest.fixture
+def checkpoint(log_alone: sa.Engine, file: str, tmp_path: Path) -> Path:
+    """The checkpoint of a query that has read rows with the masks of ``file``."""
+    log_rows(log_alone, random_rows(50, seed=6))
+    reader = reader_of(config=file)
+    assert Engine(reader, tmp_path / "checkpoint").rest()
+    reader.stop()
+    close_cached_connection()
+    return tmp_path / "checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("masks", "key", "what"),
+    [
+        ([("fname", "hash")], SECRET, r"usr\.age had the mask redact and has none now"),
+        ([("fname", "hash"), ("age", "null")], SECRET, "has the mask null now"),
+        ([("fname", "hash"), ("age", "redact")], "another of at least sixteen", "the secret"),
+    ],
+    ids=["removed", "other", "secret"],
+)
+def test_a_checkpoint_of_other_masks_is_refused(
+    file: str, checkpoint: Path, secret: Path, masks: list[tuple[str, str]], key: str, what: str
+) -> None:
+    secret.write_text(key)
+    write_masks(file, secret, *masks)
+    with pytest.raises(ConfigError, match=rf"other \[\[mask\]\].*{what}"):
+        Engine(reader_of(config=file), checkpoint).rest()
+
+
+def test_a_mask_that_is_added_goes_on_from_the_checkpoint_and_is_recorded(
+    log_alone: sa.Engine, file: str, checkpoint: Path, secret: Path
+) -> None:
+    added = [("fname", "hash"), ("age", "redact"), ("lname", "null")]
+    write_masks(file, secret, *added)
+    log_rows(log_alone, list(random_rows(100, seed=6))[50:])
+    reader = reader_of(config=file)
+    assert Engine(reader, checkpoint).rest()
+    reader.stop()
+    close_cached_connection()
+    write_masks(file, secret, *added[:2])
+    with pytest.raises(ConfigError, match=r"usr\.lname had the mask null"):
+        Engine(reader_of(config=file), checkpoint).rest()
+
+
+def test_a_query_begins_only_if_no_generated_column_shows_what_a_mask_hides(
+    log_alone: sa.Engine, file: str, tmp_path: Path
+) -> None:
+    with log_alone.begin() as conn:
+        conn.exec_driver_sql(
+            f"ALTER TABLE {SCHEMA}.usr ADD copied text GENERATED ALWAYS AS (lower(fname)) STORED"
+        )
+    try:
+        with pytest.raises(ConfigError, match="the generated column 'copied' shows"):
+            reader_of(config=file).initialOffset()
+    finally:
+        with log_alone.begin() as conn:
+            conn.exec_driver_sql(f"ALTER TABLE {SCHEMA}.usr DROP copied")

@@ -8,6 +8,7 @@ that its worker keeps open, so that a small batch does not need a new connection
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +37,9 @@ from eventlog.errors import (
     DatabaseError,
     DatabaseUnavailable,
     LogTableError,
+    first_of,
     number_of,
+    together,
 )
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, QueueRow
 from eventlog.publisher.context import PublisherOptions, Used
@@ -47,6 +50,8 @@ from eventlog.publisher.declared import (
     declared_tables,
     filters_of,
     find_log,
+    judge_shown,
+    masks_of,
     publisher_options,
     record_consumer_start,
     settle_epoch,
@@ -58,8 +63,11 @@ from eventlog.spark.changes.change_parts import Folding, held_back
 from eventlog.spark.log_source import with_mask_secret, without_foreign_settings
 from eventlog.sql.connect import connect, describe, dialect_of, refuse_pooling
 from eventlog.sql.log import (
+    NO_MASKS,
+    RecordedMasks,
     count_rows,
     differing,
+    key_of,
     read_epoch,
     read_pause,
     read_removed,
@@ -77,6 +85,8 @@ from eventlog.sql.port import (
     set_purpose,
 )
 from eventlog.sql.readers import consumers
+
+_log = logging.getLogger("eventlog.changes")
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -333,6 +343,8 @@ class ChangeLog:
     _config: Config | None = None
     _classes: tuple[Classes, Catalog, Packed] | None = None
     _fingerprint: str | None = None
+    _has_warned: bool = False
+    """True if the generated columns that show what masks hide were reported."""
 
     # the connection
 
@@ -484,7 +496,8 @@ class ChangeLog:
         if removed:
             absent.discard(shown_ranges(log, [(1, removed)]))
         log.db.make_durable()
-        return Offset(self.epoch, done, None, absent, self.begun, self._filters())
+        self._refuse_shown(log, NO_MASKS)
+        return self._offset(log, done, None, absent)
 
     def _first_set(self, log: OpenLog) -> RecordSet:
         """Return the rows that a new query counts as read."""
@@ -526,6 +539,7 @@ class ChangeLog:
             if self._begins_again(start):
                 return self._first(log)._replace(rows=0)
             self._check_epoch(start)
+            self._refuse_shown(log, start.masks)
             if self.consumer is not None and read_pause(log, self.consumer) is not None:
                 return start
             self._check_removed(log, start)
@@ -559,7 +573,7 @@ class ChangeLog:
                 log.db.make_durable()
                 absent = start.absent.copy()
                 absent.discard(done.spans)
-                return Offset(self.epoch, done, number, absent, self.begun, self._filters())
+                return self._offset(log, done, number, absent)
 
     def _decided(self, log: OpenLog, done: RecordSet) -> RecordSet | None:
         """Return ``done`` and, in addition, all record_ids up to which no further row can appear;
@@ -610,7 +624,9 @@ class ChangeLog:
         present epoch (spec/spark-changes.md 6).
         """
         is_of_another = offset.epoch != self.epoch and offset.filters == self._filters()
-        return is_of_another and self.start_from == LATEST_OF_EPOCH
+        return (
+            is_of_another and self.start_from == LATEST_OF_EPOCH and not self._mask_changes(offset)
+        )
 
     def _check_epoch(self, offset: Offset) -> None:
         if offset.epoch != self.epoch:
@@ -626,6 +642,46 @@ class ChangeLog:
                 "has, so what the query wrote may lack objects, or have too many. Give the query a "
                 "new checkpoint and an empty target, or undo the change"
             )
+        if changed := self._mask_changes(offset):
+            raise ConfigError(
+                "the checkpoint was written with other [[mask]] sections than the configuration "
+                f"has: {first_of(changed, 5)}. Give the query a new checkpoint and an empty "
+                "target, or undo the change"
+            )
+
+    def _offset(self, log: OpenLog, done: RecordSet, rows: int | None, absent: RecordSet) -> Offset:
+        """Return an offset with the filters and masks of the configuration."""
+        return Offset(self.epoch, done, rows, absent, self.begun, self._filters(), self._masks(log))
+
+    def _masks(self, log: OpenLog) -> RecordedMasks:
+        """Return the configured masks."""
+        assert self._config is not None  # the log is open
+        masks = masks_of(self._config)
+        return RecordedMasks.of(masks, key_of(log, self.consumer or "", masks))
+
+    def _mask_changes(self, offset: Offset) -> list[str]:
+        """Return, in words, which masks of the checkpoint the configuration lacks or changes."""
+        assert self._open is not None
+        now = self._masks(self._open[1])
+        return [] if offset.masks is None else [*offset.masks.differences(now)]
+
+    def _refuse_shown(self, log: OpenLog, before: RecordedMasks | None) -> None:
+        """Raise ConfigError if a generated column shows what a mask hides that the checkpoint does
+        not have, and warn if it has the mask (spec/event-log.md 15.1).
+        """
+        assert self._config is not None  # the log is open
+        masks = self._masks(log)
+        if not masks.tables or (self._has_warned and before == masks):
+            return
+        if self._classes is None:
+            self._read_classes(log)
+        assert self._classes is not None
+        refused, known = judge_shown(log.db, self._config, self._classes[1], lambda: before)
+        if refused:
+            raise together(list(refused.values()))
+        for shown in known if not self._has_warned else ():
+            _log.warning("%s", shown)
+        self._has_warned = True
 
     def _filters(self) -> str:
         """Return the digest of the configured filters."""

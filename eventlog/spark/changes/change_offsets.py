@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from eventlog.core.ranges import RecordSet, decode
 from eventlog.errors import ConfigError
+from eventlog.sql.log import RecordedMasks
 
 JsonOffset: TypeAlias = dict[str, Any]
 """An offset as Spark stores it."""
@@ -33,6 +35,8 @@ class Offset(NamedTuple):
     """
     filters: str = ""
     """The digest of the filters of the query, empty without filters."""
+    masks: RecordedMasks | None = None
+    """The masks of the query, None = the version that wrote the offset did not record them."""
 
     def as_json(self) -> JsonOffset:
         """Return the offset as Spark stores it."""
@@ -43,6 +47,8 @@ class Offset(NamedTuple):
             "absent": self.absent.encode(),
             "rows": self.rows,
         }
+        if self.masks is not None:
+            content["masks"] = json.loads(self.masks.encode())
         return content | {"filters": self.filters} if self.filters else content
 
 
@@ -56,8 +62,9 @@ def offset_of(value: Mapping[str, Any]) -> Offset:
             decode(value["absent"]),
             str(value["line"]),
             str(value.get("filters", "")),
+            RecordedMasks.decode(json.dumps(value.get("masks"))),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(
             f"the checkpoint has no valid offset of format eventlog-changes ({error!r}). Give the "
             "query another checkpoint"
