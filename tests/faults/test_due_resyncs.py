@@ -125,15 +125,15 @@ CHANGES: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "a filled partition attached": (
         ATTACHED,
         [
-            "eventlog resync sale --where 'tableoid IN (SELECT relid FROM "
-            "pg_partition_tree('\"'\"'public.sale_1'\"'\"'))'"
+            "eventlog resync sale --where 'tableoid OPERATOR(pg_catalog.=) ANY (SELECT relid FROM "
+            "pg_catalog.pg_partition_tree('\"'\"'public.sale_1'\"'\"'))'"
         ],
     ),
     "a filled partition attached in the transaction that made it": (
         (";".join(ATTACHED),),
         [
-            "eventlog resync sale --where 'tableoid IN (SELECT relid FROM "
-            "pg_partition_tree('\"'\"'public.sale_1'\"'\"'))'"
+            "eventlog resync sale --where 'tableoid OPERATOR(pg_catalog.=) ANY (SELECT relid FROM "
+            "pg_catalog.pg_partition_tree('\"'\"'public.sale_1'\"'\"'))'"
         ],
     ),
     "a new partition": (

@@ -113,7 +113,10 @@ def _with_warnings(
         "which state of these rows they read"
         for name, tables in db.foreign_tables(declared.catalog).items()
     ]
-    return replace(planned, warnings=(*found, *planned.warnings, *views, *foreign, *of_readers))
+    unsafe = [f"{one}; run {one.fix}" for one in db.unsafe_schemas()]
+    return replace(
+        planned, warnings=(*found, *planned.warnings, *views, *foreign, *of_readers, *unsafe)
+    )
 
 
 def _refused_by_readers(

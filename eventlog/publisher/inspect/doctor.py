@@ -878,6 +878,7 @@ SESSION_CHECKS: Final[Checks] = {
     "whether the database is writable": lambda case: doctor.judge_read_only(
         case.db.read_only(), TO_THE_PRIMARY
     ),
+    "the search path": lambda case: doctor.judge_search_path(case.db.unsafe_schemas()),
     "the clock": _clock,
     "orphaned triggers": _orphans,
 }

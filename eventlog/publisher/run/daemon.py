@@ -89,6 +89,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.port import questions
 from eventlog.sql.port.driver_errors import as_database_errors, words_of
 from eventlog.sql.port.log_operations import Window
+from eventlog.sql.port.sql_files import AS_WRITTEN, run_as_it_stands
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -496,7 +497,7 @@ def run_post_poll(context: Context) -> None:
     connection = context.log.connection
     try:
         for statement in context.options.post_poll_statements:
-            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+            run_as_it_stands(connection, f"{AS_WRITTEN} {statement}")
         connection.commit()
     except DBAPIError as error:
         if error.connection_invalidated:

@@ -130,6 +130,7 @@ def connect(
 
     def made(connection: Any) -> None:
         dialect.name_session(connection)
+        dialect.guard_names(connection)
         _run_first(connection, dialect.first_statements(connection))
 
     _connect_by(
@@ -171,20 +172,27 @@ def connect_any(url: str) -> Engine:
     """
     try:
         parsed, arguments = make_url(url), None
-        settings: Sequence[str] = ()
+        dialect: Dialect | None = None
         if parsed.drivername.partition("+")[0] in SUPPORTED:
-            dialect = load_dialect(parsed.drivername.partition("+")[0])
-            if parsed.drivername in (dialect.name, dialect.driver):
-                arguments = dialect.driver_arguments(parsed)
-                parsed = parsed.set(drivername=dialect.driver)
-                settings = dialect.plain_session
-        engine = create_engine(parsed, poolclass=NullPool, hide_parameters=True)
+            known = load_dialect(parsed.drivername.partition("+")[0])
+            if parsed.drivername in (known.name, known.driver):
+                arguments = known.driver_arguments(parsed)
+                parsed = parsed.set(drivername=known.driver)
+                dialect = known
+        options = {} if dialect is None else dialect.engine_options
+        engine = create_engine(parsed, poolclass=NullPool, hide_parameters=True, **options)
     except (ArgumentError, ImportError, ValueError) as error:
         scheme = url.partition("://")[0]
         raise ConfigError(
             f"the database URL {scheme}://... cannot be used ({type(error).__name__}); write it as "
             "SQLAlchemy expects it, and install its driver"
         ) from None
+
+    def made(connection: Any) -> None:
+        if dialect is not None:
+            dialect.guard_names(connection)
+            _run_first(connection, dialect.plain_session)
+
     _connect_by(
         engine,
         arguments,
@@ -192,7 +200,7 @@ def connect_any(url: str) -> Engine:
             f"cannot connect to the {parsed.drivername} database at {parsed.host}: {error}; "
             "check host and port in its URL"
         ),
-        lambda connection: _run_first(connection, settings),
+        made,
     )
     return engine
 

@@ -20,7 +20,7 @@ from eventlog.errors import first_of
 from eventlog.sql.port.sql_files import literal
 
 if TYPE_CHECKING:
-    from eventlog.sql.port.database import Answer
+    from eventlog.sql.port.database import Answer, UnsafeSchema
 
 Severity = Literal["error", "warning", "info"]
 
@@ -242,6 +242,14 @@ def judge_pool(pooled: bool) -> Findings:
             "start",
             "set url in [database] to the server itself, or to a pool in session mode",
         )
+
+
+def judge_search_path(unsafe: Iterable[UnsafeSchema]) -> Findings:
+    """Judge who else may create objects in the search path of this session
+    (spec/event-log.md 12.5).
+    """
+    for one in unsafe:
+        yield warning("search_path", str(one), one.fix)
 
 
 def judge_read_only(reason: str | None, fix: str) -> Findings:

@@ -484,6 +484,13 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
                 "publisher's lock belongs to one session, so the publisher refuses to start.",
                 "Set `url` in [database] to the server itself, or to a pool in session mode.",
             ),
+            "search_path": FindingText(
+                "warning",
+                "Other roles may create objects in a schema of the search path (PostgreSQL). The "
+                "statements of eventlog do not call them, but your own SQL may: conditions, "
+                "`post_poll_statements`, and functions of views and triggers.",
+                "Run the statement that the finding shows.",
+            ),
             "clock": FindingText(
                 "warning",
                 "The database's clock differs from this machine's, so the ages of rows are wrong "

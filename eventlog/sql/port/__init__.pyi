@@ -1,4 +1,5 @@
 from .database import Storage as Storage
+from .database import UnsafeSchema as UnsafeSchema
 from .dialect import Dialect as Dialect
 from .driver_errors import as_database_errors as as_database_errors
 from .driver_errors import hide_rows as hide_rows

@@ -137,6 +137,26 @@ class LockHolder(NamedTuple):
         return ", ".join(filter(None, parts))
 
 
+class UnsafeSchema(NamedTuple):
+    """A schema of a session's search path in which another role may create objects.
+
+    ``creator`` is the role; None = every role. ``fix`` is the statement that makes the search path
+    safe.
+    """
+
+    schema: str
+    creator: str | None
+    fix: str
+
+    def __str__(self) -> str:
+        who = "every role" if self.creator is None else f"the role {self.creator}"
+        return (
+            f"{who} may create objects in the schema {self.schema}, which is on the search path of "
+            "this session: SQL of yours (conditions, post_poll_statements, functions of views) may "
+            "call them with the rights of the session's user"
+        )
+
+
 class Refusal(NamedTuple):
     """The meaning of a failed connection: the advice for people, and whether trying again may
     succeed.
@@ -261,6 +281,11 @@ class SqlDatabase(ABC):
     @abstractmethod
     def connect_args(self, timeout: int) -> Mapping[str, object]:
         """Return the driver arguments for connecting within ``timeout`` seconds."""
+
+    def guard_names(self, driver_connection: Any) -> None:
+        """Let a new session look up the names in its statements where nobody else may create
+        objects.
+        """
 
     def first_statements(self, driver_connection: Any) -> Sequence[str]:
         """Return the statements that a new session of eventlog runs first, in as few texts as the

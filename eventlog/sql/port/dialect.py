@@ -27,7 +27,7 @@ from eventlog.sql.port.database import AnswerFunction, SqlDatabase, Wake
 from eventlog.sql.port.leaves import Partitioning
 from eventlog.sql.port.log_operations import Walk, Window
 from eventlog.sql.port.log_parts import LogPart
-from eventlog.sql.port.sql_files import Binds, statements
+from eventlog.sql.port.sql_files import AS_WRITTEN, Binds, statements
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -266,7 +266,7 @@ class Dialect(SqlDatabase):
         conditions = []
         if walk.selection.where is not None:
             # The predicate is on separate lines, since it may end in a comment.
-            conditions.append(f"(\n{self.strict(walk.selection.where)}\n)")
+            conditions.append(f"{AS_WRITTEN} (\n{self.strict(walk.selection.where)}\n)")
         if walk.cls.is_view or self.keys_may_be_null:
             conditions += [f"{ref} {self.is_not_null}" for ref in self.walk_key(walk)]
         if continues:

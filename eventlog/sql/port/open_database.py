@@ -19,7 +19,7 @@ from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectCl
 from eventlog.core.catalog.masks import masked_rows
 from eventlog.core.values import ColumnType, Kind
 from eventlog.sql.log_table import LogTable, storable
-from eventlog.sql.port.database import Answer
+from eventlog.sql.port.database import Answer, UnsafeSchema
 from eventlog.sql.port.dialect import CurrentRow, Dialect
 from eventlog.sql.port.log_operations import RangeReader, masked_ranges
 from eventlog.sql.port.quoted_names import quoted
@@ -114,6 +114,10 @@ class OpenDatabase(ABC):
         characters that the database's encoding lacks are escaped. The transaction continues.
         """
         return storable(text)
+
+    def unsafe_schemas(self) -> Sequence[UnsafeSchema]:
+        """Return who else may create objects in the search path of this session."""
+        return ()
 
     def has_user(self, name: str) -> bool | None:
         """Return True if the server has a user of this name, as the database spells it; None if

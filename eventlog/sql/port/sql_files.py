@@ -49,6 +49,11 @@ Quote = Callable[[str], str]
 
 # --- text -----------------------------------------------------------------------------------------
 
+AS_WRITTEN: Final = "/* as written */"
+"""The comment before SQL of a user: before an expression in parentheses, or at the beginning of a
+statement. The names in it are looked up as the session of the user looks them up.
+"""
+
 
 def quote_identifier(name: str) -> str:
     """Return a name as an SQL identifier, always quoted (spec/triggers.md 9)."""
@@ -427,8 +432,8 @@ def _with_flag(cls: ObjectClass, rows: str, quote: Quote) -> str:
     outer = ", ".join(_renamed(within, own) for own, within in pairs)
     # The condition is on separate lines, since it may end in a comment.
     return (
-        f"SELECT {outer}, CASE WHEN (\n{condition.where}\n) THEN 1 ELSE 0 END AS {flag} "  # noqa: S608
-        f"FROM (SELECT {inner} FROM {rows}) {quote(cls.table.name)}"
+        f"SELECT {outer}, CASE WHEN {AS_WRITTEN} (\n{condition.where}\n) "  # noqa: S608
+        f"THEN 1 ELSE 0 END AS {flag} FROM (SELECT {inner} FROM {rows}) {quote(cls.table.name)}"
     )
 
 

@@ -38,7 +38,7 @@ from eventlog.sql.log import (
     record_masks,
     recorded_masks,
 )
-from eventlog.sql.port import OpenLog
+from eventlog.sql.port import OpenLog, UnsafeSchema
 from eventlog.sql.readers import consumers
 
 
@@ -56,6 +56,7 @@ class _Accepted(NamedTuple):
     others: Sequence[str]
     """The consumers that also read the rows of a resync for the publisher."""
     refused: Mapping[str, Exception]
+    unsafe: Sequence[UnsafeSchema]
 
 
 def run_accept(context: CommandContext, request: Accept, config: Config) -> CommandResult:
@@ -82,6 +83,7 @@ def run_accept(context: CommandContext, request: Accept, config: Config) -> Comm
         for error in done.refused.values()
         if "[[filter]]" in str(error) or "[[mask]]" in str(error)
     ]
+    lines += [f"{one}; run {one.fix}" for one in done.unsafe]
     code = max((one.exit_code for one in resyncs), default=ExitCode.DONE)
     return CommandResult(data, "\n".join(lines), code, is_confirmation=not request.dry)
 
@@ -110,9 +112,10 @@ def _accept(
     if request.resend and consumer is not None and not is_new and classes:
         consumers.resend_classes(log, consumer, classes)
     others = () if consumer is not None else consumers.consumer_names(log)
+    unsafe = log.db.unsafe_schemas()
     end_change(log, dry=request.dry)
     return _Accepted(
-        str(log), is_changed, bool(masked), classes, is_new, others, catalog.unavailable
+        str(log), is_changed, bool(masked), classes, is_new, others, catalog.unavailable, unsafe
     )
 
 

@@ -19,6 +19,7 @@ Python object for a row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import sqlalchemy as sa
@@ -27,7 +28,7 @@ from sqlalchemy import URL, Connection
 from eventlog.core.extras import install_command
 from eventlog.core.values import ColumnType
 from eventlog.errors import ConfigError
-from eventlog.sql.connect.connection import unreadable_part
+from eventlog.sql.connect.connection import connect, unreadable_part
 from eventlog.sql.dialects.postgresql import text, transaction_ids
 from eventlog.sql.dialects.postgresql.compile import rendered
 from eventlog.sql.dialects.postgresql.database import PROOF, PostgresDatabase
@@ -35,7 +36,9 @@ from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
 from eventlog.sql.dialects.postgresql.objects import PostgresObjects
 from eventlog.sql.dialects.postgresql.partitions.leaf_sql import LOG_STORAGE, storage_parameters
 from eventlog.sql.dialects.postgresql.partitions.leaves import PostgresPartitioning
+from eventlog.sql.dialects.postgresql.qualify import with_schemas
 from eventlog.sql.dialects.postgresql.rights import deny_others
+from eventlog.sql.dialects.postgresql.search_path import unsafe_schemas
 from eventlog.sql.dialects.postgresql.session import WAKE, PostgresSessions, wake_function
 from eventlog.sql.dialects.postgresql.text import adopt, bounds, literal, new_time
 from eventlog.sql.log_table import LogTable
@@ -110,6 +113,8 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         "digest": sa.CHAR(64),
         **dict.fromkeys(("name", "key", "value", "code", "text"), sa.Text()),
     }
+    # Otherwise SQLAlchemy looks for the type hstore by a statement that has no schemas.
+    engine_options: ClassVar = {"use_native_hstore": False}
     log_sql = log_statements(__package__, with_format_binds)
     bigint = "::bigint"
     # Our sessions use UTC, whatever the server's zone is. This expression uses the default zone of
@@ -248,14 +253,18 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
                 f"Arrow is not installed ({error}): {install_command('spark')}"
             ) from error
 
-        uri = (
-            url.set(drivername="postgresql")
-            .update_query_dict(_ARGUMENTS)
-            .render_as_string(hide_password=False)
-        )
-        uri = uri.replace(" ", "%20")  # libpq refuses blanks, for example in a password
+        def opened(url: URL) -> dbapi.Connection:
+            uri = url.set(drivername="postgresql").update_query_dict(_ARGUMENTS)
+            text = uri.render_as_string(hide_password=False)
+            # libpq refuses blanks, for example in a password.
+            return dbapi.connect(text.replace(" ", "%20"), autocommit=True)
+
         try:
-            with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
+            try:
+                session = opened(_with_safe_path(url))
+            except Error:  # a pool refuses the option
+                session = opened(url)
+            with session as connection, connection.cursor() as cursor:
                 cursor.adbc_statement.set_options(
                     **{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(_BATCH_BYTES)}
                 )
@@ -264,17 +273,29 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
                 begin = f"BEGIN ISOLATION LEVEL {_ISOLATION} READ ONLY"
                 for statement in (*self.session, begin, *adopted, *plans):
                     cursor.execute(statement)
-                cursor.execute(
-                    self.part_statement(log, status, fields, f"{part.first:d} AND {part.last:d}")
-                )
+                rows = self.part_statement(log, status, fields, f"{part.first:d} AND {part.last:d}")
+                cursor.execute(with_schemas(rows))
                 schema = arrow_schema(fields)
                 for batch in cursor.fetch_record_batch():
                     yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
                 # Spark discards the rows of a task that fails.
-                cursor.execute(PROOF)
+                cursor.execute(with_schemas(PROOF))
                 proof_of(cursor.fetchall()).refuse_changed()
         except Error as error:
             raise unreadable_part(log, part, url, error) from None
+
+
+@lru_cache(maxsize=8)
+def _with_safe_path(url: URL) -> URL:
+    """Return the URL for sessions of ADBC: if the search path is unsafe, with another one. When
+    ADBC connects, it reads the types by statements whose names have no schemas.
+    """
+    with connect(url).connect() as conn:
+        if not unsafe_schemas(conn):
+            return url
+    given = url.query.get("options", "")
+    options = given if isinstance(given, str) else " ".join(given)
+    return url.update_query_dict({"options": f"{options} -csearch_path=pg_catalog".strip()})
 
 
 # --- the statements that create the log

@@ -31,6 +31,7 @@ from eventlog.sql.dialects.postgresql.objects import (
     table_of,
 )
 from eventlog.sql.dialects.postgresql.rights import denied
+from eventlog.sql.dialects.postgresql.search_path import unsafe_schemas
 from eventlog.sql.dialects.postgresql.text import SEARCH_PATH, adopt, array_of, shows_names
 from eventlog.sql.dialects.postgresql.transaction_ids import HAS_COLUMN
 from eventlog.sql.dialects.postgresql.unreadable import (
@@ -42,6 +43,7 @@ from eventlog.sql.dialects.postgresql.unreadable import (
     storable_in,
 )
 from eventlog.sql.log_table import TRANSACTION_ID, LogTable
+from eventlog.sql.port.database import UnsafeSchema
 from eventlog.sql.port.dialect import CurrentRow, child_of
 from eventlog.sql.port.log_operations import (
     UTF_8,
@@ -186,6 +188,9 @@ class PostgresDatabase(OpenDatabase):
 
     def storable(self, text: str) -> str:
         return storable_in(self.connection, super().storable(text))
+
+    def unsafe_schemas(self) -> Sequence[UnsafeSchema]:
+        return unsafe_schemas(self.connection)
 
     def has_user(self, name: str) -> bool:
         roles = "SELECT count(*) FROM pg_catalog.pg_roles WHERE rolname = %(name)s"

@@ -161,7 +161,7 @@ SELECT n.nspname AS schema, c.relname AS name, c.oid,
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
           AND e.labels IS NOT NULL) AS labels,
        (SELECT json_agg(json_build_array(p.relid::oid::bigint, pc.relname,
-                   format('tableoid IN (SELECT relid FROM pg_partition_tree(%L))',
+                   format('tableoid OPERATOR(pg_catalog.=) ANY (SELECT relid FROM pg_catalog.pg_partition_tree(%L))',
                           format('%I.%I', pn.nspname, pc.relname)),
                    i.xmin::text <> s.xmin::text OR i.cmin::text::bigint - s.cmin::text::bigint > 2))
         FROM pg_catalog.pg_partition_tree(c.oid) AS p

@@ -268,7 +268,7 @@ def _run_after(
     """
     driver = cursor.connection
     with driver.pipeline() if psycopg.Pipeline.is_supported() else nullcontext():
-        psycopg.Cursor(driver).execute(first, parameters, prepare=prepare)
+        driver.cursor().execute(first, parameters, prepare=prepare)
         cursor.execute(statement, parameters, prepare=prepare)
 
 

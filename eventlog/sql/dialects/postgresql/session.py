@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 
 from eventlog.sql.dialects.postgresql import log_session
 from eventlog.sql.dialects.postgresql.refusals import refusal_of
+from eventlog.sql.dialects.postgresql.search_path import guard_names
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, TEXT_SETTINGS, literal
 from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE, LogTable
 from eventlog.sql.port.database import CHANGING_POOL, KEEPALIVE, Refusal, Wake
@@ -49,7 +50,7 @@ _SET_KEEPALIVE: Final = f"""
     SELECT pg_catalog.set_config(wanted.name, wanted.value, false)
     FROM (VALUES {", ".join(f"('{name}', '{value}')" for name, value in _SERVER_KEEPALIVE.items())})
          AS wanted (name, value)
-    JOIN pg_catalog.pg_settings AS present USING (name)
+    JOIN pg_catalog.pg_settings AS present ON present.name = wanted.name
     WHERE present.source NOT IN ('client', 'user', 'database', 'database user', 'global')"""  # noqa: S608
 """The statement that lets the server detect that a publisher's host is gone. The statement changes
 nothing if the URL, the role or the database has keepalive settings.
@@ -80,6 +81,9 @@ class PostgresSessions(Dialect):
     )
     # PgBouncer's message in mode ``statement``, at the first transaction.
     refused_by: ClassVar = {"not allowed in statement pooling mode": CHANGING_POOL}
+
+    def guard_names(self, driver_connection: Any) -> None:
+        guard_names(driver_connection)
 
     def first_statements(self, driver_connection: Any) -> Sequence[str]:
         keepalive = () if _is_by_socket(driver_connection) else (_SET_KEEPALIVE,)
