@@ -180,7 +180,7 @@ def test_a_right_that_is_missing_is_named_with_who_can_grant_it(
 
 
 def test_a_publisher_that_lacks_a_right_is_not_advised_to_be_the_owner(database: sa.Engine) -> None:
-    driver_errors.set_purpose(database, Purpose.PUBLISHER)
+    driver_errors.set_purpose(database, Purpose.PUBLISHER, hides_rows=False)
     with driver_errors.as_database_errors(database), database.connect() as conn:
         conn.exec_driver_sql("CREATE ROLE one_without_rights")
         conn.exec_driver_sql("CREATE TABLE private_of_the_owner (x integer)")

@@ -72,8 +72,8 @@ CONTRADICTIONS: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "deletes as updates": (lambda: Resync("usr", deletes=True, as_update=True), "type 4"),
     # publish, explain
     "refused rows of a daemon": (lambda: Publish(allow_refused=True), "goes with --once"),
-    "nothing to explain": (lambda: Explain(None, None, None, None), "give either RECORD_ID"),
-    "a row and a key": (lambda: Explain("7", "id=7", None, None), "give either RECORD_ID"),
+    "nothing to explain": (lambda: Explain(None, None, False, None, None), "give either RECORD_ID"),
+    "a row and a key": (lambda: Explain("7", "id=7", False, None, None), "give either RECORD_ID"),
     # install, begin
     "a database for an upgrade that runs": (
         lambda: Upgrade("head", False, None, None, (), False, "oracle"),

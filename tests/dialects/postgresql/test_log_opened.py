@@ -107,7 +107,7 @@ def locate_with_rights(conn: Connection) -> LogTable:
 
 
 def test_every_right_that_is_missing_is_named_until_there_is_none(conn: Connection) -> None:
-    set_purpose(conn.engine, Purpose.PUBLISHER)
+    set_purpose(conn.engine, Purpose.PUBLISHER, hides_rows=False)
     conn.execute(sa.text("REVOKE ALL ON SCHEMA public FROM PUBLIC"))
     # SET ROLE to a role that the server has anyway, and that owns nothing
     for right, grant in GRANTS.items():
