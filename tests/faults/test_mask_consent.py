@@ -139,9 +139,10 @@ def command(tmp_path: Path, run: Run) -> Callable[..., tuple[int, str, str]]:
             for one in config.get(name, ()):
                 values = "".join(f"{key} = {json.dumps(value)}\n" for key, value in one.items())
                 lines.append(f"[[{name}]]\n{values}")
-        secret = tmp_path / "secret"
-        secret.write_text(config["format"]["mask_secret"])
-        lines[2] += f"mask_secret_file = {json.dumps(str(secret))}\n"
+        if config["format"]["mask_secret"]:
+            secret = tmp_path / "secret"
+            secret.write_text(config["format"]["mask_secret"])
+            lines[2] += f"mask_secret_file = {json.dumps(str(secret))}\n"
         file.write_text("".join(lines))
         return run("--config", str(file), *arguments)
 
@@ -158,9 +159,10 @@ class TestAChangedMask:
         [
             ([], SECRET, r"customer\.email had the mask hash and has none now"),
             ([{**HASH, "how": "null"}], SECRET, "had the mask hash and has the mask null now"),
+            ([{**HASH, "salt_by_column": True}], SECRET, "has the mask hash salt_by_column now"),
             ([HASH], OTHER_SECRET, "the secret of the hashes is another one"),
         ],
-        ids=["removed", "other", "secret"],
+        ids=["removed", "other", "salt", "secret"],
     )
     def test_is_refused_and_nothing_is_sent(
         self, sqlite: str, consumer: str | None, masks: list[object], secret: str, what: str
@@ -202,6 +204,14 @@ class TestAChangedMask:
         assert "key" in record(sqlite)
         with pytest.raises(ConfigError, match="secret"):
             sent(configuration(sqlite, HASH))
+
+    def test_is_accepted_without_the_secret(self, sqlite: str, command: Command) -> None:
+        begun(sqlite, HASH, REDACT)
+        config = configuration(sqlite, HASH, secret="")
+        assert command(config, "filter", "accept")[0] == 0
+        assert record(sqlite) == {"tables": {"customer": {"email": "hash"}}}
+        assert "Oslo" in sent(configuration(sqlite, HASH))
+        assert "key" in record(sqlite)
 
     def test_with_resend_all_objects_of_its_class_are_sent_again(
         self, sqlite: str, command: Command

@@ -135,7 +135,7 @@ def test_a_job_compares_its_masks_with_those_of_the_publisher_and_records_none(
     assert fetch(log, of_masks) == [(0,)]
     publish(config)
     assert fetch(log, of_masks) == [(1,)]
-    with pytest.raises(ConfigError, match=r"usr\.photo had the mask hash and has none now"):
+    with pytest.raises(ConfigError, match=r"usr\.fname had the mask hash and has none now"):
         copy(replace(config, masks=MASKS[1:]), tmp_path / "other")
 
 

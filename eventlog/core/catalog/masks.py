@@ -61,7 +61,7 @@ class MaskedColumns:
     @property
     def form(self) -> str:
         """The form of the masked values, as the record of the reader has it."""
-        return f"{self.how} by column" if self.salt_by_column else self.how
+        return f"{self.how} salt_by_column" if self.salt_by_column else self.how
 
     def mask_of(self, attribute: Attribute) -> Mask:
         """Return the function that masks the values of an attribute."""

@@ -23,8 +23,7 @@ from eventlog.core.catalog import (
 )
 from eventlog.core.catalog.builder import build_catalog, complete_catalog
 from eventlog.core.catalog.filters import Filter
-from eventlog.core.catalog.masks import MaskedColumns, Shown, shown_columns
-from eventlog.core.clock import random_hex
+from eventlog.core.catalog.masks import NULL, MaskedColumns, Shown, shown_columns
 from eventlog.core.options import names_hint, same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, EventlogError, TriggerError, first_of, together
@@ -54,10 +53,10 @@ _log = logging.getLogger("eventlog.publisher")
 
 def without_hashes(config: Config) -> Config:
     """Return the configuration for a command that reads the names of classes and columns and none
-    of their values. It needs no key of the hashes: a value would get a hash under a random key.
+    of their values. It needs no key of the hashes: a value would become NULL.
     """
-    key = config.format.mask_secret or random_hex(32)
-    return replace(config, format=replace(config.format, mask_secret=key))
+    masks = [replace(one, how=NULL, salt_by_column=False) for one in config.masks]
+    return replace(config, masks=tuple(masks))
 
 
 def read_catalog(log: OpenLog, config: Config) -> Catalog:

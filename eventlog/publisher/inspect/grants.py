@@ -11,7 +11,7 @@ from eventlog.core.catalog import Catalog
 from eventlog.errors import ConfigError
 from eventlog.publisher.declared.configured_classes import (
     classes_to_read,
-    read_catalog,
+    tried_catalog,
     without_hashes,
 )
 from eventlog.publisher.declared.opening import additions_of, find_log
@@ -35,7 +35,7 @@ def grants_for(db: OpenDatabase, config: Config, role: str, purpose: Purpose) ->
             "choose another --purpose"
         )
     log = find_log(db, config)
-    catalog = read_catalog(log, without_hashes(config))
+    catalog = tried_catalog(log, without_hashes(config))
     user = db.dialect.quote(db.dialect.spelled(role))
     more = (Addition.POSITION, Addition.SUPERSEDE, Addition.REPAIR)
     additions = (*additions_of(config), *more)

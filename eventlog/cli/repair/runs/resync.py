@@ -26,7 +26,7 @@ from eventlog.errors import BadTableKey, ConfigError, DatabaseError, DatabaseUna
 from eventlog.exit_codes import ExitCode
 from eventlog.files.text import spooled
 from eventlog.model import EventType
-from eventlog.publisher.declared import class_named, read_catalog, without_hashes
+from eventlog.publisher.declared import class_named, tried_catalog, without_hashes
 from eventlog.publisher.inspect import settle, write_objects
 from eventlog.sql import resync as batches
 from eventlog.sql.port import Addition, OpenLog, Purpose, ResyncBatch, Selection, as_database_errors
@@ -174,7 +174,7 @@ def read_lines(
 @contextmanager
 def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Opened]:
     with changing_log(config, Purpose.RESYNC) as log:
-        catalog = read_catalog(log, without_hashes(config))
+        catalog = tried_catalog(log, without_hashes(config))
         cls = class_named(catalog, class_name)
         if resumable:
             batches.check_table(log)
