@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 import sqlalchemy as sa
-from shared import execute, url_of
+from shared import Run, execute, url_of
 
 from eventlog.sql.connect.connection import connect, connect_any
 from eventlog.sql.dialects.postgresql.qualify import CannotQualify, with_schemas
@@ -215,3 +215,25 @@ def test_a_session_with_a_safe_path_sends_its_statements_as_they_are(
             asked = "SELECT query FROM pg_stat_activity WHERE pid = pg_backend_pid()"
             sent.append(conn.exec_driver_sql(asked).scalar_one() == asked)
     assert sent == [True, False]
+
+
+def test_the_index_that_a_script_creates_calls_no_operator_of_another_role(
+    database: sa.Engine, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", url_of(database))
+    execute(
+        database,
+        "CREATE FUNCTION public.hostile(character, character) RETURNS boolean LANGUAGE plpgsql "
+        "IMMUTABLE AS $$ BEGIN RAISE 'hostile'; END $$",
+        *(
+            f"CREATE OPERATOR public.{name} (LEFTARG = character, RIGHTARG = character, "
+            "FUNCTION = public.hostile)"
+            for name in ("!~", "~")
+        ),
+    )
+    _, script, _ = run("db", "upgrade", "--sql")
+    execute(database, script.replace("BEGIN;", "").replace("COMMIT;", ""))
+    execute(
+        database,
+        "INSERT INTO eventlog (status, event_type, table_name, table_key) VALUES ('W', 1, 't', 'k')",
+    )

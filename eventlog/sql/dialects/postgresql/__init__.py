@@ -184,8 +184,11 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     def create_queue_index(self, log: LogTable) -> str:
         # The guard of status is made of conditions instead of one function, so that marking needs
         # no call. It tests S, which nearly all marked rows get, before the regular expression. It
-        # is joined by OR, so that status = 'N' implies the whole condition.
-        guard = f"status <> 'S' AND status !~ '^[A-Za-z]$' AND {_status_function(log)}(status)"
+        # is joined by OR, so that status = 'N' implies the whole condition. Its operators have
+        # their schema, since `--sql` prints it for a session with any search path.
+        is_other = "status OPERATOR(pg_catalog.<>) 'S'"
+        is_bad = "status OPERATOR(pg_catalog.!~) '^[A-Za-z]$'"
+        guard = f"{is_other} AND {is_bad} AND {_status_function(log)}(status)"
         return f"{super().create_queue_index(log)} OR ({guard})"
 
     def after_log(self, log: LogTable) -> list[str]:
