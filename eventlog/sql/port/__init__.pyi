@@ -15,5 +15,6 @@ from .log_parts import LogPart as LogPart
 from .open_database import OpenDatabase as OpenDatabase
 from .open_log import OpenLog as OpenLog
 from .open_writers import WriterHistory as WriterHistory
+from .questions import ask as ask
 from .rights import Addition as Addition
 from .rights import Purpose as Purpose

@@ -90,10 +90,11 @@ def test_partitions_that_come_later_are_captured_and_the_plan_names_them(sales: 
     run(sales.conn, "ROLLBACK TO s")
     (change,) = sales.plan(WatchedTable("sale")).changes
     assert change.reason == "TRUNCATE of partitions sale_e, sale_w is not captured yet"
-    # Nothing but the new partitions is locked.
-    assert all(
-        '"sale_e"' in statement or '"sale_w"' in statement for statement in change.statements
-    )
+    # Nothing but the new partitions is locked; functions change their owner, if that, without a lock
+    # of a table.
+    *of_partitions, hand_over = change.statements
+    assert all('"sale_e"' in statement or '"sale_w"' in statement for statement in of_partitions)
+    assert hand_over.startswith("DO ")
     sales.watch(WatchedTable("sale"))
     assert sales.plan(WatchedTable("sale")).changes == ()
     assert sales.logged("TRUNCATE sale_e CASCADE") == gone("region=e+id=1")
@@ -305,6 +306,8 @@ def test_partitions_of_another_role_are_warned_of_and_the_root_still_logs_their_
         f"ALTER TABLE own.sale_n OWNER TO {writer}",
         # Without it the root's own triggers are refused.
         f"GRANT TRIGGER ON own.sale_s TO {writer}",
+        # The function of the root reads the keys of a partition that is truncated.
+        f"GRANT SELECT ON own.sale_s TO {writer}",
         "INSERT INTO own.sale VALUES ('n', 1), ('s', 1)",
         "SET search_path = own",
         f"SET SESSION AUTHORIZATION {writer}",

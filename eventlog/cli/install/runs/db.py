@@ -42,7 +42,7 @@ from eventlog.publisher.upkeep import in_turn, means_to_partition, refuse_to_par
 from eventlog.sql import migrations
 from eventlog.sql.connect import dialect_of
 from eventlog.sql.log import EntryKind, extent, raise_epoch, read_entries, read_epoch, tail
-from eventlog.sql.port import OpenDatabase, OpenLog, Purpose, Storage, questions, set_purpose
+from eventlog.sql.port import OpenDatabase, OpenLog, Purpose, Storage, ask, set_purpose
 from eventlog.sql.readers import read_consumers
 from eventlog.sql.triggers import triggers_of
 
@@ -89,7 +89,7 @@ def run_upgrade(context: CommandContext, request: Upgrade, config: Config) -> Co
             one for one in config.database.readers if db.has_user(db.dialect.spelled(one)) is False
         ]
         made = [] if before else [find_log(db, config, has_internal_tables=False)]
-        owners = [row for log in made for row in questions.ask(log, "superuser_log", questions.row)]
+        owners = [row for log in made for row in ask(log, "superuser_log", lambda *values: values)]
     if revoked:
         note(
             "Default privileges gave other roles rights on what was created. These rights are "

@@ -216,6 +216,7 @@ class PostgresTriggers(PlannedTriggers):
         reasons: list[str] = []
         drops: list[str] = []
         creates: list[str] = []
+        hand_overs: dict[str, None] = {}
         for function, trigger, stored, how in _differences(pairs, old):
             if stored is None:
                 new[trigger.table[1]] = None
@@ -224,12 +225,12 @@ class PostgresTriggers(PlannedTriggers):
                 drops += self.drop_stored(stored)
             if function is not None:
                 creates += (trigger.statement, *settle(trigger, function.marker))
-                creates.append(function.hand_over)
+                hand_overs[function.hand_over] = None
         if new:
             named = first_of(list(new), _NAMED)
             what = "partition" if len(new) == 1 else "partitions"
             reasons.insert(0, f"TRUNCATE of {what} {named} is not captured yet")
-        return reasons, [*drops, *creates]
+        return reasons, [*drops, *creates, *hand_overs]
 
     def silent(
         self,
