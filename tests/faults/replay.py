@@ -23,6 +23,12 @@ class Replay:
 
     strict: frozenset[str] = frozenset()
     whole_adds: bool = False
+    deleting: frozenset[str] | None = None
+    """The event-ids of rows of type 4, None = of every delete. A recorded event that reads back may
+    come again as a delete of its object (spec/event-log.md 8.4): until the row of type 4, earlier
+    changes of the object then find nothing there.
+    """
+    deleted_early: set[str] = field(default_factory=set)
     objects: Objects = field(default_factory=dict)
     applied: dict[str, str] = field(default_factory=dict)
     classes: dict[str, str] = field(default_factory=dict)
@@ -48,7 +54,7 @@ class Replay:
         self.applied[event_id] = association
         class_name = event.attrib["class-name"]
         self.classes[association] = class_name
-        by_value = class_name in self.strict
+        by_value = class_name in self.strict and association not in self.deleted_early
         if by_value:
             there = association in self.objects
             assert there is (event.tag != "add"), (
@@ -56,6 +62,10 @@ class Replay:
             )
         if event.tag == "delete":
             self.objects.pop(association, None)
+            if self.deleting is None or event_id.partition(".")[0] in self.deleting:
+                self.deleted_early.discard(association)
+            else:
+                self.deleted_early.add(association)
             return
         if event.tag == "add" and self.whole_adds:
             self.objects[association] = {}

@@ -183,7 +183,11 @@ def write_and_publish(
 
     # With a small distance the rows of one INSERT make several adds.
     folds = config.publisher.fold_distance >= 20 and config.publisher.fold_span >= 100
-    replay = Replay(strict=frozenset({"usr"} if folds else ()))
+    deleting = fetch(database, "SELECT record_id::text FROM eventlog WHERE event_type = 4")
+    replay = Replay(
+        strict=frozenset({"usr"} if folds else ()),
+        deleting=frozenset(record_id for (record_id,) in deleting),
+    )
     replay.documents(sink.bodies)
     assert replay.objects == contents(database)
     assert replay.repeated > 0

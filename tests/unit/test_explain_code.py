@@ -84,7 +84,10 @@ def test_an_unknown_code_gets_the_nearest_one(capsys: pytest.CaptureFixture[str]
 
 def test_a_code_has_no_consumer_and_no_source(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["explain", "bad_value", "--consumer", "mail"]) == 2
-    assert "a code is explained without --consumer and --from" in capsys.readouterr().err
+    assert (
+        "a code is explained without --consumer, --from and --show-values"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("text", ["4711", "1:1", "4.2", "snapshot.20261125T091500.usr.idu=7"])

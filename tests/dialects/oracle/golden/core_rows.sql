@@ -122,7 +122,7 @@ FROM "LOGS"."EVENTLOG_STATE"
 WHERE "LOGS"."EVENTLOG_STATE".kind = 'claim' ORDER BY "LOGS"."EVENTLOG_STATE".entry_no;
 SELECT "LOGS"."EVENTLOG_INFLIGHT".entry_no, "LOGS"."EVENTLOG_INFLIGHT".kind 
 FROM "LOGS"."EVENTLOG_INFLIGHT" 
-WHERE ("LOGS"."EVENTLOG_INFLIGHT".kind NOT IN (:kind_1_1, :kind_1_2, :kind_1_3, :kind_1_4, :kind_1_5, :kind_1_6, :kind_1_7, :kind_1_8, :kind_1_9, :kind_1_10)) ORDER BY "LOGS"."EVENTLOG_INFLIGHT".entry_no;
+WHERE ("LOGS"."EVENTLOG_INFLIGHT".kind NOT IN (:kind_1_1, :kind_1_2, :kind_1_3, :kind_1_4, :kind_1_5, :kind_1_6, :kind_1_7, :kind_1_8, :kind_1_9, :kind_1_10, :kind_1_11)) ORDER BY "LOGS"."EVENTLOG_INFLIGHT".entry_no;
 SELECT "LOGS"."EVENTLOG_INFLIGHT".started, SYS_EXTRACT_UTC(SYSTIMESTAMP) 
 FROM "LOGS"."EVENTLOG_INFLIGHT" 
 WHERE "LOGS"."EVENTLOG_INFLIGHT".entry_no = (SELECT min("LOGS"."EVENTLOG_INFLIGHT".entry_no) AS min_1 

@@ -423,7 +423,7 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_CAPTURED".content IS 'JSON: the table as it w
 
 INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
 SELECT 'internal_2' FROM DUAL
-WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('internal_2', 'internal_3', 'internal_4', 'internal_5'));
+WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('internal_2', 'internal_3', 'internal_4', 'internal_5', 'internal_6'));
 
 -- Running upgrade internal_2 -> internal_3
 BEGIN
@@ -498,6 +498,29 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".paused IS 'JSON: why it sends nothi
 
 BEGIN
     EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''internal_5'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''internal_4''';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -942 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+-- Running upgrade internal_5 -> internal_6
+BEGIN
+    EXECUTE IMMEDIATE 'ALTER TABLE "LOGS"."EVENTLOG_CONSUMER" ADD masks CLOB';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -1430 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".masks IS 'JSON: the masks that it has used; NULL: unknown';
+
+BEGIN
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''internal_6'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''internal_5''';
 EXCEPTION
     WHEN OTHERS THEN
         IF SQLCODE <> -942 THEN

@@ -15,6 +15,17 @@ BEGIN
 -- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DELETE FROM "LOGS"."EVENTLOG_VERSION" WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''log_1''';
 -- lines 455 to 462 of migrations
+-- Running downgrade internal_6 -> internal_5
+BEGIN
+    EXECUTE IMMEDIATE 'ALTER TABLE "LOGS"."EVENTLOG_CONSUMER" DROP COLUMN masks';
+-- lines 12 to 13 of migrations
+        IF SQLCODE NOT IN (-904, -942) THEN
+-- lines 26 to 31 of migrations
+    EXECUTE IMMEDIATE 'DELETE FROM "LOGS"."EVENTLOG_INFLIGHT" WHERE kind = ''masks''';
+-- lines 455 to 462 of migrations
+BEGIN
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''internal_5'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''internal_6''';
+-- lines 455 to 462 of migrations
 -- Running downgrade internal_5 -> internal_4
 BEGIN
     EXECUTE IMMEDIATE 'ALTER TABLE "LOGS"."EVENTLOG_CONSUMER" DROP COLUMN paused';
@@ -73,4 +84,4 @@ BEGIN
 -- lines 455 to 462 of migrations
 BEGIN
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_VERSION"';
--- lines 501 to 508 of migrations
+-- lines 524 to 531 of migrations
