@@ -60,7 +60,9 @@ def unexpected(
             hide_password=False
         )
         cli.run(["--database-url", asking, *flags, "doctor", "--json"])
-        return json.loads(capfd.readouterr().out)["findings"]  # type: ignore[no-any-return]
+        findings = json.loads(capfd.readouterr().out)["findings"]
+        # Other tests leave users with rights on a database of this name.
+        return [one for one in findings if one["severity"] == "info" or "worker" in one["text"]]
 
     return asked
 

@@ -611,6 +611,7 @@ def test_doctor_names_what_a_role_may_not_read_in_a_database_without_schemas(
     )
     family.config()
     told = run("-c", str(family.place / "eventlog.toml"), "doctor", "--json")[1]
+    family_server.run("DROP USER looker@localhost")
     found = {one["code"]: one for one in json.loads(told)["findings"]}
     assert "t (k, v)" in found["rights_read"]["text"]
     assert found["rights_read"]["fix"][0] == "GRANT SELECT ON `t` TO `looker`"
