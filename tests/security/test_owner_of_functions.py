@@ -493,3 +493,13 @@ def test_a_superuser_who_creates_a_log_learns_how_to_give_it_to_the_owner_of_its
     assert set(hr.owners().values()) == {hr.owner}
     assert hr.command(hr.owner, "triggers", "apply") == 0
     hr.write()
+
+
+def test_the_owner_of_a_schema_may_write_the_log_that_a_superuser_makes_there(hr: Hr) -> None:
+    """The triggers of the owner's tables write it (spec/triggers.md 7.7)."""
+    url = url_of(hr.superuser)
+    assert cli.run(["--database-url", url, "db", "upgrade"]) == 0
+    may = f"SELECT has_table_privilege('{hr.owner}', 'hr.eventlog', 'INSERT')"
+    assert fetch(hr.superuser, may) == [(True,)]
+    assert cli.run(["--database-url", url, "triggers", "apply"]) == 0
+    hr.write()
