@@ -175,6 +175,9 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog triggers apply": "bring the triggers to what is declared",
         "eventlog triggers apply --sql > triggers.sql": "the same for a DBA to run",
     },
+    "triggers accept": {
+        "eventlog triggers accept usr_phone": "usr_phone is not captured any more, as it should be",
+    },
     "triggers drop": {
         "eventlog triggers drop --dry-run": "what would be dropped",
         "eventlog triggers drop --drop-log --yes": "the log too, without asking",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import sys
 import tomllib
@@ -16,7 +17,11 @@ import sqlalchemy as sa
 from shared import Run, execute, url_of
 
 from eventlog import cli
+from eventlog.cli.context import reading
+from eventlog.config.load import load
 from eventlog.exit_codes import ExitCode
+from eventlog.publisher.declared import find_log
+from eventlog.publisher.declared.trigger_plan import differences
 from eventlog.sql import migrations
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -407,6 +412,8 @@ def test_init_fills_the_watches_in_from_the_database(
         0,
         [
             "eventlog.toml: 4 [[watch]] added",
+            "2 child tables, whose rows are values of other objects: grp_note (of grp), "
+            "usr_phone (of usr)",
             "2 not watched: loose (no primary key), view_usr (a view: see `view` and `base`)",
             "Review them, then run: eventlog db upgrade, eventlog triggers plan",
         ],
@@ -695,3 +702,96 @@ def test_without_a_log_the_message_explains_how_to_make_one(run: Run) -> None:
     code, _, err = run("triggers", "list")
     assert code == 1
     assert "eventlog db upgrade" in err
+
+
+@pytest.mark.usefixtures("logged")
+def test_init_makes_a_table_whose_key_is_its_foreign_key_a_class_and_names_child_tables(
+    run: Run, database: sa.Engine
+) -> None:
+    with database.begin() as conn:
+        conn.exec_driver_sql(
+            "CREATE TABLE hr.manager (idu integer PRIMARY KEY REFERENCES hr.usr, office text)"
+        )
+    Path("eventlog.toml").write_text('[database]\nschema_name = "hr"\n')
+    code, _, err = run("init", "--tables")
+    assert code == 0
+    assert "1 child table, whose rows are values of other objects: usr_phone (of usr)" in err
+    written = tomllib.loads(Path("eventlog.toml").read_text())
+    assert [one["table"] for one in written["watch"]] == ["manager", "parts", "usr"]
+
+
+# --- a capture that has ended -------------------------------------------------------------------
+
+
+def end_the_capture_of_phones(run: Run, database: sa.Engine) -> None:
+    """``usr_phone`` gets a second column, and the triggers are applied."""
+    assert run("triggers", "apply", "-y")[0] == 0
+    with database.begin() as conn:
+        conn.exec_driver_sql("ALTER TABLE hr.usr_phone ADD kind text")
+    assert run("triggers", "apply", "-y")[0] == 0
+
+
+@pytest.mark.usefixtures("logged")
+def test_a_child_table_that_is_none_any_more_is_an_error_until_it_is_accepted(
+    run: Run, database: sa.Engine
+) -> None:
+    end_the_capture_of_phones(run, database)
+    why = "it is no longer a child table of usr: it has columns phoneno, kind in addition to"
+    code, out, _ = run("triggers", "plan", "--check")
+    assert (code, why in out) == (ExitCode.NO, True)
+    assert "  eventlog triggers accept hr.usr_phone" in out.splitlines()
+    code, out, _ = run("doctor", "--json")
+    (found,) = [one for one in json.loads(out)["findings"] if one["code"] == "capture_ended"]
+    assert (code, found["severity"], why in found["text"]) == (ExitCode.NO, "error", True)
+    config = load(Path("eventlog.toml"), os.environ)
+    with reading(config) as db:
+        (sentence,) = differences(find_log(db, config), config).uncaptured
+    assert sentence.startswith(f"hr.usr_phone: {why}")
+    assert run("triggers", "accept", "usr_phone")[0] == 0
+    assert run("triggers", "plan", "--check")[0] == 0
+    assert "capture_ended" not in run("doctor", "--json")[1]
+
+
+@pytest.mark.usefixtures("logged")
+def test_a_table_whose_capture_has_ended_may_become_a_class(run: Run, database: sa.Engine) -> None:
+    end_the_capture_of_phones(run, database)
+    with database.begin() as conn:
+        conn.exec_driver_sql("ALTER TABLE hr.usr_phone ADD PRIMARY KEY (idu, phoneno)")
+    with Path("eventlog.toml").open("a") as file:
+        file.write('[[watch]]\ntable = "usr_phone"\n')
+    assert run("triggers", "apply", "-y")[0] == 0
+    assert run("triggers", "plan", "--check")[0] == 0
+
+
+@pytest.mark.usefixtures("logged")
+def test_a_table_of_a_pattern_that_loses_its_key_is_an_error(run: Run, database: sa.Engine) -> None:
+    Path("eventlog.toml").write_text('[database]\nschema_name = "hr"\n[[watch]]\ntables = ["*"]\n')
+    assert run("triggers", "apply", "-y")[0] == 0
+    with database.begin() as conn:
+        conn.exec_driver_sql("ALTER TABLE hr.parts DROP CONSTRAINT parts_pkey")
+    assert run("triggers", "apply", "-y")[0] == 0
+    code, out, _ = run("triggers", "plan", "--check")
+    assert (code, "! hr.parts: it has no primary key any more" in out) == (ExitCode.NO, True)
+
+
+@pytest.mark.usefixtures("logged")
+def test_a_table_that_its_watch_leaves_out_has_not_ended(run: Run, database: sa.Engine) -> None:
+    with database.begin() as conn:
+        conn.exec_driver_sql("CREATE TABLE hr.grp (k integer PRIMARY KEY, v text)")
+    before = '[database]\nschema_name = "hr"\n[[watch]]\ntables = ["*"]\n'
+    Path("eventlog.toml").write_text(before)
+    assert run("triggers", "apply", "-y")[0] == 0
+    left_out = 'exclude_tables = ["grp"]\nexclude = ["usr_phone.phoneno"]\n'
+    Path("eventlog.toml").write_text(before + left_out)
+    assert run("triggers", "apply", "-y")[0] == 0
+    assert run("triggers", "plan", "--check")[0] == 0
+    code, _, err = run("triggers", "accept", "grp")
+    assert (code, "the capture of grp has not ended" in err) == (2, True)
+
+
+@pytest.mark.usefixtures("logged")
+def test_a_table_that_was_dropped_has_not_ended(run: Run, database: sa.Engine) -> None:
+    end_the_capture_of_phones(run, database)
+    with database.begin() as conn:
+        conn.exec_driver_sql("DROP TABLE hr.usr_phone")
+    assert run("triggers", "plan", "--check")[0] == 0

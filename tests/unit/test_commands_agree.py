@@ -58,6 +58,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
     "grants":           ("every",   HAS,      "asks-nothing", "read-only", "purpose",   "log",     HAS),
     "triggers plan":    ("every",   HAS,      "asks-nothing", "read-only", "publisher", "log",     HAS),
     "triggers apply":   ("every",   HAS,      HAS,            HAS,         "publisher", "log",     HAS),
+    "triggers accept":  ("no-list", HAS,      "asks-nothing", HAS,         "publisher", "log",     HAS),
     "triggers drop":    ("every",   HAS,      HAS,            HAS,         "publisher", "log",     HAS),
     "triggers list":    ("every",   HAS,      "asks-nothing", "read-only", "publisher", "log",     HAS),
     "filter accept":    ("no-list", HAS,      "asks-nothing", HAS,         HAS,          "log",     HAS),
@@ -349,6 +350,7 @@ def test_init_reports_for_programs_what_it_left_out(shop: Path, run: Run) -> Non
     assert json.loads(out) == {
         "file": "new.toml",
         "watched": ["item"],
+        "child_tables": {},
         "not_watched": {"loose": "no primary key", "open_items": "a view: see `view` and `base`"},
     }
     assert json.loads(run("-c", "empty.toml", "init", "--json")[1]) == {

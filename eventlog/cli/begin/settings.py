@@ -39,7 +39,7 @@ from eventlog.config.settings import (
     variable,
 )
 from eventlog.core.options import BOOLEAN, NAMES, PATH, REQUIRED, TEXT, WEB_URL, options_of, toml
-from eventlog.errors import ConfigError, together
+from eventlog.errors import ConfigError, number_of, together
 
 if TYPE_CHECKING:
     from eventlog.core.catalog import Database, Table
@@ -130,7 +130,9 @@ def _fill(context: CommandContext, path: Path) -> CommandResult:
     with reading(config) as db:
         database, user = db.reflect(class_schema(config)), db.current_user()
         log = log_named(config, db.dialect, database.schema)
-    watches, classes, left_out = watches_of(database, log, of_rows=chosen_format(config).is_of_rows)
+    watches, classes, left_out, children = watches_of(
+        database, log, of_rows=chosen_format(config).is_of_rows
+    )
     owner = ""
     if not is_there:
         before = _with_database(template(watch=False), config)
@@ -145,6 +147,12 @@ def _fill(context: CommandContext, path: Path) -> CommandResult:
         with path.open("a", encoding="utf-8") as file:
             file.write(f"\n{watches}")
     lines = []
+    if children:
+        of_owners = (f"{child} (of {owner})" for child, owner in children.items())
+        lines.append(
+            f"{number_of(len(children), 'child table')}, whose rows are values of other objects: "
+            f"{', '.join(of_owners)}"
+        )
     if left_out:
         not_watched = (f"{name} ({reason})" for name, reason in left_out.items())
         lines.append(f"{len(left_out)} not watched: {', '.join(not_watched)}")
@@ -154,15 +162,21 @@ def _fill(context: CommandContext, path: Path) -> CommandResult:
         added = f"{path}: {len(classes)} [[watch]] {'added' if is_there else 'written'}"
         then = "Review them, then run: eventlog db upgrade, eventlog triggers plan"
         lines = [added, *lines, then]
-    data = {"file": path, "watched": classes, "not_watched": left_out}
+    data = {
+        "file": path,
+        "watched": classes,
+        "child_tables": children,
+        "not_watched": left_out,
+    }
     return CommandResult(data, partial(note, "\n".join(lines)) if lines else "")
 
 
 def watches_of(
     database: Database, log: LogTable, *, of_rows: bool
-) -> tuple[str, Sequence[str], Mapping[str, str]]:
+) -> tuple[str, Sequence[str], Mapping[str, str], Mapping[str, str]]:
     """Return a [[watch]] for each table that can be a class, as TOML; the names of these tables;
-    and the other tables and views with the reason why they are not watched.
+    the other tables and views with the reason why they are not watched; and the owner of each child
+    table.
 
     ``of_rows``: the format holds no values of child tables, so a child table with a primary key
     becomes a separate class, and the values of any other child table are excluded.
@@ -175,6 +189,7 @@ def watches_of(
     classes = _tables_to_watch(database, ignore, where, of_rows=of_rows)
     lines = [f"# The tables{where}, as `eventlog init --tables` found them."]
     seen = set(classes) | ignore
+    owners: dict[str, str] = {}
     for name in classes:
         parent = next(table for table in database.tables if table.name == name)
         children = {  # those that are not seen yet, each with its column of values
@@ -183,6 +198,7 @@ def watches_of(
             if one.name not in seen and (value := value_column(one, parent)) is not None
         }
         seen |= children.keys()
+        owners |= dict.fromkeys(children, name) if not of_rows else {}
         lines += ["", "[[watch]]", f"table = {toml(name)}"]
         lines += _excludes(database, parent, classes, children, of_rows=of_rows)
     left_out = {
@@ -192,13 +208,17 @@ def watches_of(
     }
     if left_out:
         lines += ["", *(f"# not watched: {toml(one)}, {why}" for one, why in left_out.items())]
-    return "\n".join(lines) + "\n", classes, left_out
+    return "\n".join(lines) + "\n", classes, left_out, owners
 
 
 def _tables_to_watch(
     database: Database, ignore: Collection[str], where: str, *, of_rows: bool
 ) -> Sequence[str]:
-    """Return the tables that can be classes. Raises ConfigError if there are none."""
+    """Return the tables that can be classes. Raises ConfigError if there are none.
+
+    A table whose primary key is a foreign key has one row for each object of another table, so it
+    is a class even if it has only one further column.
+    """
     from eventlog.sql.triggers.watch import choose_tables
 
     with_key = [one for one in database.tables if one.primary_key and one.name not in ignore]
@@ -207,7 +227,11 @@ def _tables_to_watch(
             f"there is no table with a primary key{where or ' in the database'}: name the schema "
             "of the application's tables with --schema, or check whether this user may read them"
         )
-    by_name = [one.name for one in with_key if of_rows]
+    by_name = [
+        one.name
+        for one in with_key
+        if of_rows or any(set(key.columns) == set(one.primary_key) for key in one.foreign_keys)
+    ]
     choice = choose_tables(database, ["*", *by_name], ignore=ignore)
     if choice.refused:
         raise together(list(choice.refused.values()))

@@ -70,6 +70,21 @@ class Apply(Request):
     lock_timeout: float
 
 
+@click.argument("tables", nargs=-1, required=True, metavar="TABLE...")
+@dry_option("Show what would be accepted; change nothing.")
+@json_option
+@dataclass(frozen=True)
+class Accept(Request):
+    """Accept that each TABLE is not captured any more, which `plan --check`, `doctor` and `status`
+    report as an error until then.
+
+    This concerns a table that was captured, and that was not left out by a change of its [[watch]].
+    """
+
+    tables: tuple[str, ...]
+    dry: bool
+
+
 @flag_option("--drop-log", help="Also drop the log with its rows and internal tables.")
 @flag_option("--force", help="With --drop-log: continue even if rows wait. They are lost.")
 @yes_option
@@ -119,5 +134,5 @@ class List(Request):
             raise click.UsageError("give --dialect and --catalog together, with --sql")
 
 
-for request in (Plan, Apply, Drop, List):
+for request in (Plan, Apply, Accept, Drop, List):
     triggers.command()(request)

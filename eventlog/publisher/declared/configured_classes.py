@@ -208,18 +208,20 @@ class DeclaredTables(NamedTuple):
     ``refused`` maps names and patterns without a class to the reason. ``doubtful`` maps the tables
     of a watch with patterns to the watch's error, such as a name in its ``exclude`` that none of
     its tables has. These tables are published, and their triggers stay unchanged. ``unreadable``
-    are the views whose main table this role may not read.
+    are the views whose main table this role may not read, and ``without_key`` the tables that
+    patterns match and that have no primary key.
     """
 
     config: Config
     refused: Mapping[str, EventlogError]
     doubtful: Mapping[str, EventlogError]
     unreadable: frozenset[str] = frozenset()
+    without_key: frozenset[str] = frozenset()
 
 
 def with_tables(config: Config, database: Database, log: LogTable) -> Config:
     """Return the configuration of ``declared_tables``. Raises one ConfigError for all problems."""
-    config, refused, doubtful, _ = declared_tables(config, database, log)
+    config, refused, doubtful, *_ = declared_tables(config, database, log)
     if errors := [*refused.values(), *doubtful.values()]:
         raise together(errors)
     return config
@@ -249,6 +251,7 @@ def declared_tables(config: Config, database: Database, log: LogTable) -> Declar
     warnings = list(config.warnings)
     refused: dict[str, EventlogError] = {}
     doubtful: dict[str, EventlogError] = {}
+    without_key: set[str] = set()
     for watch in config.watches:
         if watch.tables is None:
             watches.append(watch)
@@ -262,6 +265,7 @@ def declared_tables(config: Config, database: Database, log: LogTable) -> Declar
             ignore=ignore,
         )
         named |= set(choice.tables)  # the first watch that matches a table gets it
+        without_key |= set(choice.without_key)
         warnings += (
             (
                 f"{name} matches the watch {watch.name} and has no primary key, so it is not a "
@@ -277,7 +281,10 @@ def declared_tables(config: Config, database: Database, log: LogTable) -> Declar
         if wrong:
             doubtful |= dict.fromkeys(choice.tables or watch.tables, together(wrong))
     return DeclaredTables(
-        replace(config, watches=tuple(watches), warnings=tuple(warnings)), refused, doubtful
+        replace(config, watches=tuple(watches), warnings=tuple(warnings)),
+        refused,
+        doubtful,
+        without_key=frozenset(without_key),
     )
 
 

@@ -43,6 +43,8 @@ class _Declared(NamedTuple):
     watches: tuple[WatchedTable, ...]
     refused: dict[str, EventlogError]
     """The errors of tables that cannot be classes, and of tables whose watches are doubtful."""
+    without_key: frozenset[str]
+    """The tables without a primary key that patterns of watches match."""
 
 
 def _declared(
@@ -57,7 +59,8 @@ def _declared(
     declared = declared_tables(replace(config, masks=(), filters=()), database, log)
     catalog = available_catalog(declared, database, log)
     refused = {**catalog.unavailable, **declared.doubtful}
-    return _Declared(declared.config, database, catalog, declared_watches(declared.config), refused)
+    watches, without_key = declared_watches(declared.config), declared.without_key
+    return _Declared(declared.config, database, catalog, watches, refused, without_key)
 
 
 def planned_triggers(db: OpenDatabase, config: Config) -> TriggerPlan:
@@ -80,9 +83,16 @@ def refused_watches(log: OpenLog, config: Config) -> tuple[str, ...]:
 
 def plan_triggers(log: OpenLog, config: Config) -> tuple[TriggerPlan, Catalog]:
     """Return the plan for the triggers of a log, and the classes."""
-    _, database, catalog, watches, refused = declared = _declared(log.db, log.table, config)
-    planned = triggers_of(log.dialect).plan(log, database, catalog, watches, refused)
-    return _with_warnings(planned, declared, config, log.db, log.table), catalog
+    declared = _declared(log.db, log.table, config)
+    planned = triggers_of(log.dialect).plan(
+        log,
+        declared.database,
+        declared.catalog,
+        declared.watches,
+        declared.refused,
+        declared.without_key,
+    )
+    return _with_warnings(planned, declared, config, log.db, log.table), declared.catalog
 
 
 def plan_for_new_log(db: OpenDatabase, config: Config) -> tuple[TriggerPlan, Catalog]:
@@ -198,7 +208,7 @@ def unlike_recorded(log: OpenLog, config: Config) -> tuple[str, ...]:
     """Return one sentence for each watched table that is no longer as `eventlog triggers apply` has
     recorded it. This serves a role that cannot see triggers.
     """
-    _, database, catalog, watches, refused = _declared(log.db, log.table, config)
+    _, database, catalog, watches, refused, _ = _declared(log.db, log.table, config)
     return triggers_of(log.dialect).unlike_recorded(log, database, catalog, watches, refused)
 
 

@@ -228,6 +228,13 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
                 "It is an error if the table is watched.",
                 "Add a `[[watch]]` if there is none, then run `eventlog triggers apply`.",
             ),
+            "capture_ended": FindingText(
+                "error",
+                "A table was captured and is not captured any more, although no `[[watch]]` was "
+                "removed: it is no longer a child table, or has no primary key any more.",
+                "Add a `[[watch]]` for it and run `eventlog triggers apply`, or accept it by "
+                "`eventlog triggers accept`.",
+            ),
             "trigger_drifted": FindingText(
                 "error or warning",
                 "Triggers differ from what `[[watch]]` declares, or the table has changed since "

@@ -156,6 +156,13 @@ def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Findings:
                 f"not captured: {action.reason}; `triggers apply` prints the resync command for it"
             )
             yield warning("trigger_drifted", text, *fix)
+        elif action.kind == "ended":
+            yield error(
+                "capture_ended",
+                f"{action.table} was captured and is not captured any more: {action.reason}",
+                f"add a [[watch]] for {action.table}, then: {fix[1]}; if it is meant: eventlog "
+                f"triggers accept {action.table}",
+            )
         elif action.kind == "drop":
             yield warning("trigger_orphaned", f"triggers of {action.table}: {action.reason}", *fix)
         else:

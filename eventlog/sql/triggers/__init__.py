@@ -40,6 +40,8 @@ from eventlog.sql.triggers.captured import (
     CapturedTable,
     Identity,
     as_captured,
+    ended_captures,
+    forget_captured,
     has_table,
     read_captured,
     recorded_keys,
@@ -92,11 +94,12 @@ class InstalledTrigger(NamedTuple):
 class Action:
     """The action for one table, and its reason.
 
-    ``statements`` is SQL text. It is empty if the table is ``unchanged``, or if its triggers match
-    the declaration but did not capture some earlier change (``resync``).
+    ``statements`` is SQL text. It is empty if the table is ``unchanged``, if its triggers match
+    the declaration but did not capture some earlier change (``resync``), or if its capture has
+    ``ended``, which only a watch or ``Triggers.accept`` can change (spec/triggers.md 9.1).
     """
 
-    kind: Literal["create", "replace", "drop", "resync", "unchanged"]
+    kind: Literal["create", "replace", "drop", "resync", "ended", "unchanged"]
     table: str
     reason: str
     statements: tuple[str, ...] = ()
@@ -147,11 +150,17 @@ class TriggerPlan:
         return tuple(action for action in self.actions if action.statements or action.uncaptured)
 
     @property
+    def ended(self) -> tuple[Action, ...]:
+        """The tables whose capture has ended (spec/triggers.md 9.1)."""
+        return tuple(action for action in self.actions if action.kind == "ended")
+
+    @property
     def faults(self) -> tuple[Action, ...]:
-        """The ``differences`` that keep triggers from logging as declared."""
-        return tuple(
-            action for action in self.differences if not action.is_former or action.uncaptured
-        )
+        """The tables that are ``ended``, and the ``differences`` that keep triggers from logging as
+        declared.
+        """
+        own = (one for one in self.differences if not one.is_former or one.uncaptured)
+        return (*self.ended, *own)
 
     @property
     def uncaptured(self) -> tuple[Uncaptured, ...]:
@@ -311,13 +320,15 @@ class Triggers(ABC):
         catalog: Catalog,
         watches: Sequence[WatchedTable],
         refused: Mapping[str, EventlogError] = MappingProxyType({}),
+        without_key: Collection[str] = (),
     ) -> TriggerPlan:
         """Return the plan that brings the triggers that write to a log to the declared state: one
         action for each table, with its reason.
 
         ``database`` is the reflected schema, ``catalog`` its classes, built with or without
-        ``excluded_columns``. ``refused`` are tables to leave out, with the reason. Triggers of the
-        log that no watch declares are dropped, unless a watch is refused. The database stays
+        ``excluded_columns``. ``refused`` are tables to leave out, with the reason; ``without_key``
+        are tables without a primary key that the patterns of watches match. Triggers of the log
+        that no watch declares are dropped, unless a watch is refused. The database stays
         unchanged. Raises LogTableError if the log is missing, TriggerError for triggers that could
         not run, DatabaseError.
         """
@@ -340,13 +351,20 @@ class Triggers(ABC):
             self.identities(log.connection, tables),
             catalog.former_names(),
         )
-        uncaptured = uncaptured_since(self._entries(log), captured)
+        entries = self._entries(log)
+        uncaptured = uncaptured_since(entries, captured)
+        watched = [*(watch.table for watch in watches), *without_key]
+        ended = ended_captures(entries, captured, database, watched, catalog.no_children)
         actions = tuple(
             _with_uncaptured(
                 _with_child_reason(action, database.schema, catalog.no_children),
                 uncaptured.get(action.table, ()),
             )
             for action in actions
+        )
+        has_triggers = {action.table for action in actions}
+        actions += tuple(
+            Action("ended", table, why) for table, why in ended.items() if table not in has_triggers
         )
         sentences = dict.fromkeys(
             (*declared.warnings, *warnings_of(declared.tables), *plan.warnings)
@@ -382,7 +400,12 @@ class Triggers(ABC):
             for place, of_table in tables.items()
         }
         captured = as_captured(tables.values(), database.schema, {}, {})
-        return unlike_entries(entries, captured, present)
+        watched = [watch.table for watch in watches]
+        ended = ended_captures(entries, captured, database, watched, catalog.no_children)
+        return (
+            *unlike_entries(entries, captured, present),
+            *(f"{table}: {why}" for table, why in ended.items()),
+        )
 
     def recorded_keys(self, log: OpenLog, tables: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Return, by class, the key columns by which the triggers of these tables log objects, as
@@ -427,6 +450,18 @@ class Triggers(ABC):
             write_captured(log, [one for one in now if one.digest is not None])
             return []
         return missing if plan.captured else []
+
+    def accept(self, log: OpenLog, tables: Collection[str]) -> None:
+        """Accept that the capture of these tables, named as in actions, has ended. The caller
+        commits.
+
+        Raises LogTableError if this session lacks a right.
+        """
+        if missing := self._unreadable(log, Right.DELETE):
+            raise LogTableError(f"this role lacks {'; '.join(missing)}")
+        for entry in self._entries(log):
+            if entry.name in tables:
+                forget_captured(log, entry.place)
 
     def apply(
         self, conn: Connection, plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT

@@ -21,6 +21,8 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from eventlog.core.catalog import Database, match_name
+from eventlog.core.catalog.builder import value_column
 from eventlog.core.options import toml
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.open_log import OpenLog
@@ -213,6 +215,13 @@ def read_captured(log: OpenLog) -> tuple[CapturedTable, ...]:
     return tuple(_from_content((schema or "", name), content) for schema, name, content in entries)
 
 
+def forget_captured(log: OpenLog, place: TableName) -> None:
+    """Delete the row of a table in ``<log>_captured``."""
+    table, (schema, name) = _table(log.table), place
+    of_schema = table.c.schema_name == schema if schema else table.c.schema_name.is_(None)
+    log.connection.execute(sa.delete(table).where(table.c.table_name == name, of_schema))
+
+
 def write_captured(log: OpenLog, captured: Iterable[CapturedTable]) -> None:
     """Write those rows of ``<log>_captured`` that have changed. The row of a renamed table gets the
     table's new name.
@@ -224,9 +233,8 @@ def write_captured(log: OpenLog, captured: Iterable[CapturedTable]) -> None:
         if before is None or (before.place, before.content()) != (now.place, now.content()):
             changed.append(now)
             replaced |= {now.place} | ({before.place} if before is not None else set())
-    for schema, name in replaced:
-        of_schema = table.c.schema_name == schema if schema else table.c.schema_name.is_(None)
-        log.connection.execute(sa.delete(table).where(table.c.table_name == name, of_schema))
+    for place in replaced:
+        forget_captured(log, place)
     for now in changed:
         schema, name = now.place
         entry = {"schema_name": schema or None, "table_name": name, "content": now.content()}
@@ -271,6 +279,44 @@ def unlike_entries(
             changes = declared_otherwise(entry.types, now.types, present[now.place])
             words.append(f"{now.name}: {'; '.join(changes)}")
     return tuple(words)
+
+
+def ended_captures(
+    entries: Iterable[CapturedTable],
+    captured: Iterable[CapturedTable],
+    database: Database,
+    watched: Collection[str],
+    no_children: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the recorded tables that are not captured any more although no watch was changed to
+    leave them out, each with the reason (spec/triggers.md 9.1).
+
+    ``captured`` are the declared tables, ``watched`` the tables that watches name or match.
+    ``no_children`` has the reasons of the catalogue.
+    """
+    declared = {one.place for one in captured}
+    present = {table.name: table for table in database.tables}
+    named = {match_name(name, present) for name in watched}
+    ended = {}
+    for entry in entries:
+        schema, name = entry.place
+        if entry.place in declared or schema != (database.schema or "") or name not in present:
+            continue
+        for one in entry.classes:
+            owner = present.get(one.name)
+            if one.key and name in named and not present[name].primary_key:
+                ended[entry.name] = "it has no primary key any more, so it is not a class"
+            elif (
+                not one.key
+                and owner is not None
+                and owner.kind == "table"
+                and owner.name in named
+                and value_column(present[name], owner) is None
+            ):
+                joined = f"its first foreign key does not refer to the key of {owner.name}"
+                why = no_children.get(name, joined)
+                ended[entry.name] = f"it is no longer a child table of {owner.name}: {why}"
+    return ended
 
 
 def recorded_keys(

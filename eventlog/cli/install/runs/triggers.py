@@ -26,7 +26,7 @@ from eventlog.cli.context import (
     table,
 )
 from eventlog.cli.install.runs.db import names, offline, refuse_to_lose_rows
-from eventlog.cli.install.triggers import Apply, Drop, List, Plan
+from eventlog.cli.install.triggers import Accept, Apply, Drop, List, Plan
 from eventlog.config.load import Config
 from eventlog.core.catalog import Database
 from eventlog.errors import (
@@ -75,6 +75,7 @@ _SIGNS: Final = {
     "replace": ("~", "yellow"),
     "drop": ("-", "red"),
     "resync": ("!", "yellow"),
+    "ended": ("!", "red"),
     "unchanged": ("=", None),
 }
 
@@ -88,6 +89,7 @@ def run_plan(context: CommandContext, request: Plan, config: Config) -> ExitCode
         _print(planned)
         _warn_of_drops(planned)
         _show_due(planned, is_plan=True)
+        _show_ended(planned)
         if planned.lacks_log:
             return  # a warning names the command that comes first
         if planned.changes:
@@ -97,7 +99,7 @@ def run_plan(context: CommandContext, request: Plan, config: Config) -> ExitCode
                 "The triggers are as declared. `eventlog triggers apply` records for `doctor` that "
                 "these resyncs are due."
             )
-        elif not planned.refused:
+        elif not planned.refused and not planned.ended:
             result(_nothing_to_do(config))
 
     if request.as_sql:
@@ -105,7 +107,8 @@ def run_plan(context: CommandContext, request: Plan, config: Config) -> ExitCode
     else:
         report(context, CommandResult(_data(planned), show))
     refused = _refused(planned)
-    return ExitCode.NO if request.check and planned.differences and not planned.refused else refused
+    is_other = planned.differences or planned.ended
+    return ExitCode.NO if request.check and is_other and not planned.refused else refused
 
 
 def run_apply(context: CommandContext, request: Apply, config: Config) -> ExitCode:
@@ -125,10 +128,11 @@ def run_apply(context: CommandContext, request: Apply, config: Config) -> ExitCo
         if dry:
             _warn_of_drops(planned)
         _show_due(planned, dry)
+        _show_ended(planned)
         done = "would be applied" if dry else "applied"
         if planned.changes:
             result(f"{number_of(len(planned.changes), 'change')} {done}.")
-        elif not planned.refused and not planned.differences:
+        elif not planned.refused and not planned.differences and not planned.ended:
             result(_nothing_to_do(config))
 
     data = _data(planned) | {"dry_run": dry}
@@ -192,6 +196,39 @@ def _show_due(planned: TriggerPlan, is_plan: bool) -> None:
         result(f"No trigger has logged these changes, and nothing else sends them. Run{after}:")
     for one in due:
         result(f"  {one.command}    # {visible(one.reason)}")
+
+
+def _show_ended(planned: TriggerPlan) -> None:
+    """Print what to do about tables whose capture has ended."""
+    if planned.ended:
+        names = " ".join(action.table for action in planned.ended)
+        result(
+            "Not captured any more, although no [[watch]] was removed. Add a [[watch]] for each "
+            f"table, or, if it is meant, run:\n  eventlog triggers accept {visible(names)}",
+            colour="red",
+        )
+
+
+def run_accept(context: CommandContext, request: Accept, config: Config) -> CommandResult:
+    """Run ``eventlog triggers accept``. Raises ConfigError for a table whose capture has not
+    ended.
+    """
+    with (reading if request.dry else changing)(config) as db:
+        log = find_log(db, config)
+        planned, catalog = plan_triggers(log, config)
+        ended = {one.table.removeprefix(f"{catalog.schema}."): one.table for one in planned.ended}
+        ended |= {table: table for table in ended.values()}
+        if wrong := [name for name in request.tables if name not in ended]:
+            raise ConfigError(
+                f"the capture of {', '.join(wrong)} has not ended; see `eventlog triggers plan`"
+            )
+        accepted = list(dict.fromkeys(ended[name] for name in request.tables))
+        if not request.dry:
+            triggers_of(db.dialect).accept(log, accepted)
+    would = "Would be accepted" if request.dry else "Accepted"
+    lines = "\n".join(f"{would}: {visible(table)} is not captured." for table in accepted)
+    data = {"accepted": accepted, "dry_run": request.dry}
+    return CommandResult(data, lines, is_confirmation=not request.dry)
 
 
 def _record_due(db: OpenDatabase, config: Config, planned: TriggerPlan) -> None:
