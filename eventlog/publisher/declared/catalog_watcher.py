@@ -7,32 +7,40 @@ an older catalogue lack the new column, and nothing would send the lacking value
 ``CatalogWatcher`` compares the catalogue with the tables by one statement: every few seconds, and
 immediately when values are about to be read back, when rows are about to become E, and when the
 database refuses a statement. Each change is logged once, and publishing goes on with the present
-catalogue, without the classes that the format fails to write. Rows that were logged earlier may
-still name a column that no longer exists; such a column is no longer read back.
+catalogue, without the classes that the format fails to write or that the role may not read. Rows
+that were logged earlier may still name a column that no longer exists; such a column is no longer
+read back.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Attribute, Catalog, LogName, ObjectClass, Table
 from eventlog.core.clock import monotonic
-from eventlog.errors import EventlogError
+from eventlog.errors import DatabaseError, EventlogError, first_of
 from eventlog.publisher.context.context import CatalogCheck, Context, unavailable_in_words
 from eventlog.publisher.send.sending import CycleRepeats
 from eventlog.publisher.send.unwritable import UnwritableClasses
 from eventlog.sql.port.driver_errors import is_refused, words_of
+from eventlog.sql.port.questions import ask, row
+from eventlog.sql.port.rights import grants_advice
 from eventlog.sql.triggers.uncaptured import column_changes, key_change
 
 _log = logging.getLogger("eventlog.publisher")
 
 CATALOG_INTERVAL: Final = 10.0
 """Seconds between two checks of the tables if there is no sign of a change."""
+
+RIGHTS_INTERVAL: Final = 60.0
+"""Seconds between two trials of unavailable classes while no table changes: a GRANT changes none.
+"""
 
 
 class CatalogDrifted(CycleRepeats):
@@ -48,7 +56,9 @@ class CatalogWatcher(CatalogCheck):
         "_fingerprint",
         "_has_failed",
         "_last_warning",
+        "_next_question",
         "_next_refresh",
+        "_unreadable",
         "_unwritable",
         "context",
     )
@@ -62,6 +72,9 @@ class CatalogWatcher(CatalogCheck):
         self._has_failed = False  # True if the last cycle ended by an error that nothing explained
         # The classes that the format has failed to write: their tables then, and the error.
         self._unwritable: dict[str, tuple[tuple[Table, ...], EventlogError]] = {}
+        # The classes whose tables the role may not read, as they were last read, and the error.
+        self._unreadable: dict[str, tuple[ObjectClass, EventlogError]] = {}
+        self._next_question = 0.0
 
     def refresh_if_due(self) -> bool:
         """Call ``refresh`` if the last call was ``CATALOG_INTERVAL`` seconds ago."""
@@ -75,6 +88,8 @@ class CatalogWatcher(CatalogCheck):
         in force, and a warning reports the error once.
         """
         self._next_refresh = monotonic() + CATALOG_INTERVAL
+        if self.context.catalog.unavailable and monotonic() >= self._next_question:
+            self._ask_again()
         if self._is_current():
             self.context.log.commit()
             return False
@@ -133,17 +148,69 @@ class CatalogWatcher(CatalogCheck):
             for name, (of_class, error) in self._unwritable.items()
             if tables.get(name) == of_class
         }
-        refused = {name: error for name, (_, error) in self._unwritable.items()}
+        self._unreadable = {
+            name: (fresh.class_named(name), error)
+            for name, (_, error) in self._unreadable.items()
+            if name in tables
+        }
+        left_out = (*self._unwritable.items(), *self._unreadable.items())
+        refused = {name: error for name, (_, error) in left_out}
         return fresh.without(refused) if refused else fresh
+
+    def _not_readable(self, classes: Iterable[ObjectClass]) -> dict[str, list[str]]:
+        """Return those of the classes that the role may not read, each with the tables."""
+        context, needed = self.context, dict[str, dict[str, set[str]]]()
+        for cls in classes:
+            needed[cls.name] = {table: set(columns) for table, columns in _columns(cls).items()}
+            needed[cls.name][cls.table.name] |= {column.name for column in cls.key}
+        of_tables = chain.from_iterable(tables.items() for tables in needed.values())
+        pairs = {(table, column) for table, columns in of_tables for column in columns}
+        tables = [table for table, _ in pairs]
+        columns = [column for _, column in pairs]
+        about = {"schema": context.catalog.schema, "tables": tables, "columns": columns}
+        closed = {table for table, _ in ask(context.log, "unreadable", row, **about)}
+        return {name: sorted(closed & set(of)) for name, of in needed.items() if closed & set(of)}
+
+    def _leave_out_unreadable(self, error: DBAPIError) -> bool:
+        """Make the classes unavailable that the role may not read and that a refused statement
+        reads. Return False if there are none, or if the role may read no class.
+        """
+        context, statement = self.context, error.statement or ""
+        closed = self._not_readable(context.catalog.classes)
+        context.log.connection.rollback()
+        if len(closed) == len(context.catalog.classes):
+            return False
+        user = context.log.connection.engine.url.username
+        advice = grants_advice(user, context.ledger.purpose)
+        errors: dict[str, EventlogError] = {
+            name: DatabaseError(f"this role may not read {first_of(tables, 3)}; {advice}")
+            for name, tables in closed.items()
+            if any(context.log.dialect.quote(table) in statement for table in tables)
+        }
+        for name, refused in errors.items():
+            self._unreadable[name] = context.catalog.class_named(name), refused
+        self._next_question = monotonic() + RIGHTS_INTERVAL
+        self._make_unavailable(errors)
+        return bool(errors)
+
+    def _ask_again(self) -> None:
+        """Ask whether the role may read its classes now, and have the tables read again."""
+        self._next_question = monotonic() + RIGHTS_INTERVAL
+        closed = self._not_readable(cls for cls, _ in self._unreadable.values())
+        self._unreadable = {name: self._unreadable[name] for name in closed}
+        self._fingerprint = None
 
     def _leave_out(self, errors: Mapping[str, EventlogError]) -> None:
         """Make the classes unavailable that the format has failed to write."""
-        context = self.context
         for name, error in errors.items():
-            self._unwritable[name] = _tables(context.catalog.class_named(name)), error
+            self._unwritable[name] = _tables(self.context.catalog.class_named(name)), error
+        self.context.output.forget()
+        self._make_unavailable(errors)
+
+    def _make_unavailable(self, errors: Mapping[str, EventlogError]) -> None:
+        for name, error in errors.items():
             _log.error("%s", unavailable_in_words(name, error), extra={"code": error.code})
-        context.output.forget()
-        self.context = replace(context, catalog=context.catalog.without(errors))
+        self.context = replace(self.context, catalog=self.context.catalog.without(errors))
 
     def before_invalid(self) -> None:
         """Raise CatalogDrifted if rows may be invalid only because the catalogue is old."""
@@ -161,9 +228,10 @@ class CatalogWatcher(CatalogCheck):
             raise CatalogDrifted
 
     def explains(self, error: CycleRepeats | DBAPIError) -> bool:
-        """Return True if an error has ended a cycle that must run again. Three causes of the error
+        """Return True if an error has ended a cycle that must run again. Four causes of the error
         require this: the catalogue was old, and ``context`` now has a new catalogue; the format has
-        failed to write classes, which ``context`` no longer has; a table may have been unavailable
+        failed to write classes, or the role may not read them, and ``context`` no longer has them;
+        a table may have been unavailable
         only while the statement ran. The last cause leaves no trace. So a cycle is run again after
         any statement that the database has refused, but not a second time in succession.
         """
@@ -175,7 +243,7 @@ class CatalogWatcher(CatalogCheck):
         if not is_refused(self.context.log.connection, error):
             return False
         self.context.log.connection.rollback()
-        if self.refresh():
+        if self.refresh() or self._leave_out_unreadable(error):
             return True
         is_first, self._has_failed = not self._has_failed, True
         if is_first:

@@ -317,8 +317,8 @@ def judge_unreadable(tables: Answer, user: str, grants: Sequence[str], command: 
     if names := _with_columns(tables):
         yield error(
             "rights_read",
-            f"user {user} may not read {names}: the publisher reads their values back, so it "
-            "cannot build their events, and stops",
+            f"user {user} may not read {names}: the publisher reads their values back, so their "
+            "classes wait",
             *grants,
             command,
         )
@@ -335,8 +335,7 @@ def judge_unreadable_later(
             "rights_read_later",
             f"user {user} may not read {names}: triggers log the values, but the publisher reads "
             "the table for a value larger than max_binary_bytes, and for each row that was "
-            "written between an ALTER TABLE and `triggers apply`. At such a row the publisher "
-            "stops",
+            "written between an ALTER TABLE and `triggers apply`. At such a row the class waits",
             *grants,
             command,
         )

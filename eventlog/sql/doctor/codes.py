@@ -444,8 +444,8 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "rights_read": FindingText(
                 "error",
-                "The connected user may not read tables whose values are read back. The publisher "
-                "stops at their rows.",
+                "The connected user may not read tables whose values are read back. Their classes "
+                "wait.",
                 _GRANTS,
             ),
             "rights_read_later": FindingText(
