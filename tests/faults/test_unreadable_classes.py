@@ -121,3 +121,18 @@ def test_if_the_role_may_read_no_class_it_is_refused(
         publishing(config, Collecting()) as running,
     ):
         running.thread.join(PATIENCE)
+
+
+def test_apply_prints_the_grant_that_a_publisher_lacks(
+    logged: sa.Engine, role: str, tmp_path: Path, run: Run
+) -> None:
+    configured(logged, role, tmp_path, run)
+    file = write_config(tmp_path, url_of(logged), [{"table": "grp"}, {"table": "usr"}])
+    assert "Run:" not in run("-c", str(file), "triggers", "apply", "-y")[1]
+    execute(logged, "DROP TABLE grp", TABLES[2])
+    printed = run("-c", str(file), "triggers", "apply", "-y")[1].splitlines()
+    first = printed.index("A role that publishes may not read all of these tables. Run:") + 1
+    assert printed[first : first + 2] == [
+        f'  GRANT USAGE ON SCHEMA "public" TO "{role}";',
+        f'  GRANT SELECT ON "public"."grp" TO "{role}";',
+    ]

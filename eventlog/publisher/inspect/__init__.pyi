@@ -8,6 +8,7 @@ from .explanation import explain_object as explain_object
 from .explanation import explanation_data as explanation_data
 from .filter_change import renew_recorded as renew_recorded
 from .grants import grants_for as grants_for
+from .grants import missing_grants as missing_grants
 from .key_explanation import KeyExplanation as KeyExplanation
 from .key_explanation import explain_key as explain_key
 from .pausing import pause_reader as pause_reader

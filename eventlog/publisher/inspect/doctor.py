@@ -95,7 +95,7 @@ from eventlog.sql.doctor.log import (
     judge_wake,
 )
 from eventlog.sql.doctor.rights import (
-    RightOfOther,
+    RightsOfOthers,
     judge_hidden_rights,
     judge_rights_of_others,
 )
@@ -368,14 +368,7 @@ def _rights(case: Case) -> Iterator[Finding]:
 def _rights_of_others(case: Case) -> Iterator[Finding]:
     visible = all(case.ask("sees_rights", bool))
     yield from judge_hidden_rights(visible=visible, user=case.user)
-    trigger = case.log.table.own_name("_tgr_{}_i_1")
-    numbering = case.log.grants({Part.RECORD_IDS: frozenset({Right.SELECT})}, "")
-    yield from judge_rights_of_others(
-        case.ask("rights_of_others", RightOfOther, wake_trigger=trigger),
-        case.log.table,
-        case.dialect,
-        has_sequence=len(numbering) > len(case.log.grants({}, "")),
-    )
+    yield from judge_rights_of_others(RightsOfOthers.read(case.log), case.log.table, case.dialect)
 
 
 def _revision(case: Case) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ grants`` and the fixes of ``doctor`` (docs/guides/install.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog
@@ -15,10 +15,13 @@ from eventlog.publisher.declared.configured_classes import (
     without_hashes,
 )
 from eventlog.publisher.declared.opening import additions_of, find_log
+from eventlog.sql.doctor.rights import RightsOfOthers
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.questions import repairs
+from eventlog.sql.port.questions import ask, repairs, row
 from eventlog.sql.port.rights import Addition, Part, Purpose, rights_for
+from eventlog.sql.port.sql_files import grouped
+from eventlog.sql.triggers.declared import TableName
 
 
 def grants_for(db: OpenDatabase, config: Config, role: str, purpose: Purpose) -> list[str]:
@@ -46,6 +49,19 @@ def grants_for(db: OpenDatabase, config: Config, role: str, purpose: Purpose) ->
     read = _tables(config, catalog, with_children=Part.TABLES in rights)
     reading = grants_to_read(log, catalog.schema, read, user)
     return [*dict.fromkeys([*statements, *reading])]
+
+
+def missing_grants(log: OpenLog, places: Iterable[TableName]) -> tuple[str, ...]:
+    """Return the grants of SELECT on those of the tables that a role which publishes may not read.
+    A table that was dropped and made again has lost its grants (PostgreSQL).
+    """
+    roles = RightsOfOthers.read(log).publishers(log.table, log.dialect)
+    return tuple(
+        statement
+        for schema, tables in grouped(places).items()
+        for role, closed in ask(log, "closed_to", row, schema=schema, roles=roles, tables=tables)
+        for statement in grants_to_read(log, schema, closed, log.dialect.quote(role))
+    )
 
 
 def _tables(config: Config, catalog: Catalog, *, with_children: bool) -> list[str]:

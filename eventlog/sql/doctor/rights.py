@@ -11,6 +11,8 @@ from eventlog.errors import first_of
 from eventlog.sql.doctor import Findings, info, warning
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.questions import ask
 from eventlog.sql.port.rights import Addition, Part, Purpose, Right, demanded, rights_for
 from eventlog.sql.port.sql_files import grouped
 
@@ -52,13 +54,38 @@ _DEEDS: Final[Sequence[tuple[Collection[str], Collection[str], str]]] = (
 """What a role can do with rights on parts of a log, the worst first."""
 
 
-def judge_rights_of_others(
-    rights: Iterable[RightOfOther], log: LogTable, dialect: Dialect, *, has_sequence: bool
-) -> Findings:
+class RightsOfOthers(NamedTuple):
+    """The rights of roles other than the owner on the log and its internal tables."""
+
+    rights: Sequence[RightOfOther]
+    has_sequence: bool
+    """True if the rows are numbered by a sequence on which a role can have rights."""
+
+    @classmethod
+    def read(cls, log: OpenLog) -> RightsOfOthers:
+        """Read the rights that the session sees."""
+        trigger = log.table.own_name("_tgr_{}_i_1")
+        numbering = log.grants({Part.RECORD_IDS: frozenset({Right.SELECT})}, "")
+        return cls(
+            ask(log, "rights_of_others", RightOfOther, wake_trigger=trigger),
+            has_sequence=len(numbering) > len(log.grants({}, "")),
+        )
+
+    def publishers(self, log: LogTable, dialect: Dialect) -> list[str]:
+        """Return the roles that have all rights of a publisher on the log."""
+        return [
+            role
+            for role, held in grouped((one.grantee, one.held) for one in self.rights).items()
+            if role is not None
+            and Purpose.PUBLISHER in _purposes(held, log, dialect, self.has_sequence)[0]
+        ]
+
+
+def judge_rights_of_others(of_others: RightsOfOthers, log: LogTable, dialect: Dialect) -> Findings:
     """Judge the roles with rights on the log. A role is expected if it has all rights of one or
-    more purposes, and no further right. ``has_sequence`` is true if the rows are numbered by a
-    sequence on which a role can have rights.
+    more purposes, and no further right.
     """
+    rights, has_sequence = of_others
     for role, all_held in grouped((one.grantee, one) for one in rights).items():
         purposes, expected = _purposes({one.held for one in all_held}, log, dialect, has_sequence)
         may_read = _is_reader(role, log, dialect)

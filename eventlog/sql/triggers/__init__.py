@@ -131,6 +131,8 @@ class TriggerPlan:
     """The statements that grant the owner of a table what its trigger functions need, by the
     table's name in actions, if a superuser makes or owns these functions.
     """
+    grants: tuple[str, ...] = ()
+    """The statements that let the roles that publish read the captured tables."""
     lacks_log: bool = False
     """True if there is no log yet, so that nothing can be applied."""
 

@@ -60,6 +60,7 @@ from eventlog.publisher.declared import (
     with_tables,
 )
 from eventlog.publisher.declared import read_catalog as present_catalog
+from eventlog.publisher.inspect import missing_grants
 from eventlog.sql import LOCK_TIMEOUT, migrations
 from eventlog.sql import resync as batches
 from eventlog.sql.connect import new_log
@@ -129,6 +130,10 @@ def run_apply(context: CommandContext, request: Apply, config: Config) -> ExitCo
             _warn_of_drops(planned)
         _show_due(planned, dry)
         _show_ended(planned)
+        if planned.grants:
+            result("A role that publishes may not read all of these tables. Run:")
+        for statement in planned.grants:
+            result(f"  {visible(statement)};")
         done = "would be applied" if dry else "applied"
         if planned.changes:
             result(f"{number_of(len(planned.changes), 'change')} {done}.")
@@ -153,8 +158,11 @@ def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
                 "waited for the answer: nothing was changed; run the command again"
             )
         triggers_of(db.dialect).apply(db.connection, planned, lock_timeout)
-        missing = triggers_of(db.dialect).record(find_log(db, config), planned)
+        log = find_log(db, config)
+        missing = triggers_of(db.dialect).record(log, planned)
         _record_due(db, config, planned)
+        grants = missing_grants(log, (one.place for one in planned.captured))
+        planned = replace(planned, grants=grants)
     if not missing:
         return planned
     warning = (

@@ -353,6 +353,14 @@ JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = asked.colum
 WHERE NOT has_column_privilege(c.oid, a.attnum, 'SELECT')
 GROUP BY asked.table_name ORDER BY asked.table_name COLLATE "C";
 
+-- name: closed_to
+-- Tables that roles may not read.
+SELECT asked.role_name, array_agg(c.relname ORDER BY c.relname COLLATE "C")
+FROM unnest(CAST(:roles AS text[])) AS asked (role_name)
+JOIN pg_catalog.pg_class c ON c.relnamespace = to_regnamespace(quote_ident(:schema)) AND c.relname = ANY (CAST(:tables AS text[]))
+WHERE NOT has_any_column_privilege(asked.role_name, c.oid, 'SELECT')
+GROUP BY asked.role_name ORDER BY asked.role_name COLLATE "C";
+
 -- name: read_grants
 -- Shown, not run: lets a user read tables of the classes back.
 GRANT USAGE ON SCHEMA {classes} TO {user};
