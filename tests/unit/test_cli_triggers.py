@@ -795,3 +795,35 @@ def test_a_table_that_was_dropped_has_not_ended(run: Run, database: sa.Engine) -
     with database.begin() as conn:
         conn.exec_driver_sql("DROP TABLE hr.usr_phone")
     assert run("triggers", "plan", "--check")[0] == 0
+
+
+@pytest.mark.usefixtures("logged")
+def test_a_renamed_table_is_proposed_by_its_present_name_and_not_by_the_nearest(
+    run: Run, database: sa.Engine
+) -> None:
+    with Path("eventlog.toml").open("a") as file:
+        file.write('[[watch]]\ntable = "parts"\n')
+    assert run("triggers", "apply", "-y")[0] == 0
+    with database.begin() as conn:
+        conn.exec_driver_sql(
+            "CREATE TABLE hr.part (k integer PRIMARY KEY); ALTER TABLE hr.parts RENAME TO item; "
+            "ALTER TABLE hr.usr_phone RENAME TO phone"
+        )
+    _, out, err = run("triggers", "plan")
+    assert "the table 'parts' has the name 'item' now" in err
+    assert "the nearest" not in err
+    lines = out.splitlines()
+    first = lines.index(
+        "Tables were renamed. In eventlog.toml, add to each [[watch]], or change in it:"
+    )
+    assert lines[first + 1 : first + 7] == [
+        "  [[watch]]",
+        '  table = "item"',
+        '  renamed_from = ["parts"]',
+        "  [[watch]]",
+        '  table = "usr"',
+        '  renamed_from = ["usr_phone"]',
+    ]
+    text = Path("eventlog.toml").read_text().replace('"parts"', '"item"\nrenamed_from = ["parts"]')
+    Path("eventlog.toml").write_text(text)
+    assert '["parts"]' not in run("triggers", "plan")[1]

@@ -13,7 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 
@@ -39,12 +41,14 @@ from eventlog.sql.port.sql_files import grouped
 from eventlog.sql.triggers.captured import (
     CapturedTable,
     Identity,
+    Renamed,
     as_captured,
     ended_captures,
     forget_captured,
     has_table,
     read_captured,
     recorded_keys,
+    renamed_tables,
     uncaptured_since,
     unlike_entries,
     write_captured,
@@ -131,6 +135,8 @@ class TriggerPlan:
     """The statements that grant the owner of a table what its trigger functions need, by the
     table's name in actions, if a superuser makes or owns these functions.
     """
+    renamed: tuple[Renamed, ...] = ()
+    """The recorded tables that have other names now, without those that ``renamed_from`` names."""
     grants: tuple[str, ...] = ()
     """The statements that let the roles that publish read the captured tables."""
     lacks_log: bool = False
@@ -335,6 +341,15 @@ class Triggers(ABC):
         not run, DatabaseError.
         """
         log = self.find_log(log)
+        entries = self._entries(log)
+        known = set(chain.from_iterable(catalog.former_names().values()))
+        found = renamed_tables(entries, database, partial(self.identities, log.connection))
+        renamed = [one for one in found if one.former not in known]
+        refused = dict(refused) | {
+            one.former: TriggerError(f"the table {one.former!r} has the name {one.present!r} now")
+            for one in renamed
+            if one.former in refused
+        }
         declared = declared_triggers(database, catalog, watches, log.db.reflect, refused)
         plan = self.plan_declared(log, database.schema, declared.tables)
         actions = plan.actions
@@ -353,7 +368,6 @@ class Triggers(ABC):
             self.identities(log.connection, tables),
             catalog.former_names(),
         )
-        entries = self._entries(log)
         uncaptured = uncaptured_since(entries, captured)
         watched = [*(watch.table for watch in watches), *without_key]
         ended = ended_captures(entries, captured, database, watched, catalog.no_children)
@@ -377,6 +391,7 @@ class Triggers(ABC):
             warnings=tuple(sentences),
             refused=(*declared.refusals, *plan.refused),
             captured=captured,
+            renamed=tuple(renamed),
         )
 
     def unlike_recorded(

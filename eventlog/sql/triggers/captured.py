@@ -12,7 +12,7 @@ order.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
@@ -317,6 +317,40 @@ def ended_captures(
                 why = no_children.get(name, joined)
                 ended[entry.name] = f"it is no longer a child table of {owner.name}: {why}"
     return ended
+
+
+class Renamed(NamedTuple):
+    """A recorded table that has another name now. ``watch`` is the table of the ``[[watch]]`` that
+    needs ``renamed_from``: the table itself, or the owner of a child table.
+    """
+
+    former: str
+    present: str
+    watch: str
+
+
+def renamed_tables(
+    entries: Iterable[CapturedTable],
+    database: Database,
+    identities: Callable[[Collection[TableName]], Mapping[TableName, Identity]],
+) -> tuple[Renamed, ...]:
+    """Return the recorded tables of a schema that have other names now, found by their numbers.
+
+    ``identities`` returns the numbers of tables; it is called only if a recorded table is missing.
+    """
+    recorded, schema = {one.place: one for one in entries}, database.schema or ""
+    present = [(schema, table.name) for table in database.tables]
+    missing = [
+        recorded[place] for place in sorted(recorded) if place[0] == schema and place not in present
+    ]
+    numbers = identities([place for place in present if place not in recorded]) if missing else {}
+    now = {identity[:2]: name for (_, name), identity in numbers.items()}
+    return tuple(
+        Renamed(one.place[1], name, name if any(cls.key for cls in one.classes) else owner)
+        for one in missing
+        for owner in [cls.name for cls in one.classes][:1]
+        if one.identity is not None and (name := now.get(one.identity[:2])) is not None
+    )
 
 
 def recorded_keys(

@@ -29,6 +29,7 @@ from eventlog.cli.install.runs.db import names, offline, refuse_to_lose_rows
 from eventlog.cli.install.triggers import Accept, Apply, Drop, List, Plan
 from eventlog.config.load import Config
 from eventlog.core.catalog import Database
+from eventlog.core.options import toml
 from eventlog.errors import (
     ConfigError,
     NoLogTable,
@@ -89,6 +90,7 @@ def run_plan(context: CommandContext, request: Plan, config: Config) -> ExitCode
     def show() -> None:
         _print(planned)
         _warn_of_drops(planned)
+        _show_renamed(planned)
         _show_due(planned, is_plan=True)
         _show_ended(planned)
         if planned.lacks_log:
@@ -128,6 +130,7 @@ def run_apply(context: CommandContext, request: Apply, config: Config) -> ExitCo
         _print(planned)
         if dry:
             _warn_of_drops(planned)
+        _show_renamed(planned)
         _show_due(planned, dry)
         _show_ended(planned)
         if planned.grants:
@@ -215,6 +218,14 @@ def _show_ended(planned: TriggerPlan) -> None:
             f"table, or, if it is meant, run:\n  eventlog triggers accept {visible(names)}",
             colour="red",
         )
+
+
+def _show_renamed(planned: TriggerPlan) -> None:
+    """Print the lines of the configuration that say which tables were renamed."""
+    if planned.renamed:
+        result("Tables were renamed. In eventlog.toml, add to each [[watch]], or change in it:")
+    for one in planned.renamed:
+        result(f"  [[watch]]\n  table = {toml(one.watch)}\n  renamed_from = [{toml(one.former)}]")
 
 
 def run_accept(context: CommandContext, request: Accept, config: Config) -> CommandResult:
