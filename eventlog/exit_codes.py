@@ -76,8 +76,8 @@ OF_COMMANDS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
     "skip": _NOT_CONFIRMED,
     "pause": {ExitCode.FAILED: "also if it is paused already"},
     "resync": {
-        ExitCode.FAILED: "also if FILE has a line that is not a key of the class, if a key has no "
-        "object, or with --deletes if the log has no rows of the class",
+        ExitCode.FAILED: "also if FILE has a line that is not a key of the class, or a key has no "
+        "object",
     },
     "purge": _NOT_CONFIRMED,
     "convert": {ExitCode.FAILED: "also if everything was skipped", **_STRICT},

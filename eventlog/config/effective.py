@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from eventlog.config.load import Config, address_of
 from eventlog.config.settings import (
@@ -16,6 +16,7 @@ from eventlog.config.settings import (
     sections_with,
 )
 from eventlog.core.options import Option, options_of, toml
+from eventlog.errors import first_of
 from eventlog.registry import format_named, sink_named
 
 
@@ -47,6 +48,29 @@ def non_default(config: Config) -> Iterator[Effective]:
     sections = sections_with([f"{OF_FORMAT}{name}" for name in config.format.given])
     others = any(getattr(config, section).others for section in CHOSEN)
     return (one for one in _settings(config, sections, others=others) if one.source != "default")
+
+
+def grouped_settings(settings: Iterable[Effective]) -> list[Effective]:
+    """Return the settings, with one for all sections of an array, such as ``[[watch]]``, that have
+    the key. Its section has their number, and its value their common value, or the first values.
+    """
+    grouped: dict[tuple[str, str], list[Effective]] = {}
+    for one in settings:
+        array, _, name = one.section.partition(" ")
+        grouped.setdefault((array if name else one.section, one.key), []).append(one)
+    return [_joined(section, several) for (section, _), several in grouped.items()]
+
+
+def _joined(section: str, several: Sequence[Effective]) -> Effective:
+    first = several[0]
+    if len(several) == 1:
+        return first
+    texts = list(dict.fromkeys(toml(one.value) for one in several))
+    value = first.value if len(texts) == 1 else first_of(texts, _SHOWN_VALUES)
+    return first._replace(section=f"{section} ({len(several):,})", value=value)
+
+
+_SHOWN_VALUES: Final = 3
 
 
 def receiver(config: Config) -> str:

@@ -827,3 +827,10 @@ def test_a_renamed_table_is_proposed_by_its_present_name_and_not_by_the_nearest(
     text = Path("eventlog.toml").read_text().replace('"parts"', '"item"\nrenamed_from = ["parts"]')
     Path("eventlog.toml").write_text(text)
     assert '["parts"]' not in run("triggers", "plan")[1]
+
+
+@pytest.mark.usefixtures("logged")
+def test_doctor_prints_its_findings_before_the_settings(run: Run) -> None:
+    assert run("triggers", "apply", "-y")[0] == 0
+    out = run("doctor")[1]
+    assert out.index("info: ") < out.index("Settings in effect")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from samples import CATALOG
 
+from eventlog.config.effective import Effective, grouped_settings
 from eventlog.core.rows.checks import InvalidRow
 from eventlog.sql.doctor import (
     Finding,
@@ -33,6 +34,7 @@ from eventlog.sql.doctor.triggers import judge_plan
 from eventlog.sql.port.questions import Numbering
 from eventlog.sql.readers.consumers import STREAM_OF_SPARK
 from eventlog.sql.triggers import Action, TriggerPlan
+from eventlog.sql.triggers.declared import looks_secret
 
 LIMITS = Limits()
 
@@ -297,3 +299,44 @@ def test_a_consumer_that_waits_is_started_by_what_runs_it(sink: str, starts: str
     assert finding.fix == (
         f"{starts}; or, if nobody needs the consumer: eventlog consumers drop lake",
     )
+
+
+@pytest.mark.parametrize(
+    "name", ["password_hash", "api_token", "pwd", "usr_salt", "token_hash", "pass_crypt", "hash"]
+)
+def test_a_name_looks_like_a_secret(name: str) -> None:
+    assert looks_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "content_path_hash",
+        "file_hash",
+        "password_reset_expire",
+        "password_changed_at",
+        "token_count",
+        "name",
+    ],
+)
+def test_a_name_of_something_about_a_secret_is_none(name: str) -> None:
+    assert not looks_secret(name)
+
+
+def test_settings_of_many_watches_are_one_line_each() -> None:
+    settings = [
+        one
+        for number in range(5)
+        for one in (
+            Effective(f"watch t{number}", "table", f"t{number}", "eventlog.toml"),
+            Effective(f"watch t{number}", "row_style", "remove_all", "eventlog.toml"),
+        )
+    ]
+    settings += [Effective("watch t1", "exclude", ("pwd",), "eventlog.toml")]
+    settings += [Effective("database", "url", "x", "eventlog.toml")]
+    assert [(one.section, one.key, one.value) for one in grouped_settings(settings)] == [
+        ("watch (5)", "table", '"t0", "t1", "t2" and 2 more'),
+        ("watch (5)", "row_style", "remove_all"),
+        ("watch t1", "exclude", ("pwd",)),
+        ("database", "url", "x"),
+    ]

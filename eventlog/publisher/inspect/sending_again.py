@@ -67,6 +67,8 @@ class RequeuedRows(NamedTuple):
     """A sentence about the named rows that have none of the chosen statuses."""
     claim: str = ""
     """A sentence about the backlog job that claims rows, and its directory."""
+    nobody: str = ""
+    """A sentence about the user whose rows were looked for, if there was none."""
     lacks: str = ""
     """A sentence about a missing right: without it a running publisher finds the rows later."""
 
@@ -79,6 +81,8 @@ class RequeuedRows(NamedTuple):
         """Yield what a user should notice about rows that were put back."""
         if self.others:
             yield self.others
+        if self.nobody:
+            yield self.nobody
         if not self.done.is_requested:
             yield f"a running publisher finds these rows within about a minute: {self.lacks}"
 
@@ -130,6 +134,12 @@ def _of_loopback(log: OpenLog, config: Config, asked: AskedAgain, would: str) ->
         done,
         f" {would}set back to N, {done.copied} of {user!r} {would}logged again",
         _RESTORE.format("were published, wait, or are left out"),
+        nobody=""
+        if done.copied or done.refused
+        else (
+            f"the log has no such row of {user!r}. Rows are left out if they were made by the user "
+            "that the publisher had then: name this user by --set publisher.driver_user=USER"
+        ),
     )
 
 

@@ -635,11 +635,17 @@ def _value_source(
 _SECRET: Final = re.compile(
     "password|passwd|pwd|passphrase|crypt|secret|token|hash|salt", re.IGNORECASE
 )
+_NO_SECRET: Final = re.compile(
+    "(content|file|path|image|document|commit|row|check|url)_?\\w*hash$"
+    "|_(expires?|expiry|expiration|at|on|date|time|count|changed|required|length)$",
+    re.IGNORECASE,
+)
+"""Hashes of what is no secret, and columns about a secret, such as ``password_reset_expire``."""
 
 
 def looks_secret(name: str) -> bool:
     """Return True if a column's name looks like the name of a secret."""
-    return _SECRET.search(name) is not None
+    return _SECRET.search(name) is not None and _NO_SECRET.search(name) is None
 
 
 def secret_names(triggers: TableTriggers) -> tuple[str, ...]:
@@ -649,13 +655,13 @@ def secret_names(triggers: TableTriggers) -> tuple[str, ...]:
     if isinstance(triggers, ChildTriggers):
         return (
             (triggers.column.name,)
-            if _SECRET.search(f"{triggers.column.name} {triggers.attribute}")
+            if looks_secret(triggers.column.name) or looks_secret(triggers.attribute)
             else ()
         )
     if triggers.decides:
         return ()
     named = [(column.name, triggers.names.get(column.name, "")) for column in triggers.columns]
-    return tuple(name for name, view_name in named if _SECRET.search(f"{name} {view_name}"))
+    return tuple(name for name, other in named if looks_secret(name) or looks_secret(other))
 
 
 def warnings_of(declared: Sequence[TableTriggers]) -> Iterable[str]:

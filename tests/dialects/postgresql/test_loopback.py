@@ -326,7 +326,10 @@ def test_requeue_loopback_takes_the_rows_of_the_user_that_is_named(
 ) -> None:
     execute(home, "INSERT INTO hr.eventlog (status, event_type, table_name, table_key, perpetrator)"
                   " VALUES ('S', 4, 'usr', 'idu=1', 'former  ')")  # fmt: skip
-    assert json.loads(run("requeue", "--loopback", "--json")[1])["copied"] == 0
+    code, out, err = run("requeue", "--loopback", "--json")
+    assert json.loads(out)["copied"] == 0
+    assert "the log has no such row of" in err
+    assert "name this user by --set publisher.driver_user=USER" in err
     named = ("--set", "publisher.driver_user=Former")
     assert json.loads(run(*named, "requeue", "--loopback", "--json")[1])["copied"] == 1
     code, _, err = run("requeue", "--loopback", "--status", "S")

@@ -41,7 +41,7 @@ from eventlog.cli.inspect.runs.source_status import print_source, status_of_sour
 from eventlog.cli.inspect.status import Doctor
 from eventlog.cli.inspect.status import Status as StatusRequest
 from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
-from eventlog.config.effective import Effective, effective
+from eventlog.config.effective import Effective, effective, grouped_settings
 from eventlog.config.load import Config
 from eventlog.config.settings import as_of_letters
 from eventlog.core.clock import sleep
@@ -387,19 +387,6 @@ def _print_severe(severity: str, text: str) -> None:
 def _print_findings(
     config: Config, findings: list[Finding], settings: list[Effective], quiet: bool
 ) -> None:
-    if not quiet:  # the findings are last, so that a terminal shows them
-        # This also leaves out the settings of types that are not chosen.
-        changed = [setting for setting in settings if not setting.source.startswith("default")]
-        if changed:
-            result(
-                "Settings in effect that differ from their defaults (`eventlog config` shows all):"
-            )
-            print_settings(changed)
-        if can_try(config):
-            result(
-                f"The receiver was not tried. `eventlog doctor --receiver` tries the sink "
-                f"{config.sink.type} without sending a change."
-            )
     for one in findings:
         if quiet and one.severity == "info":
             continue
@@ -408,6 +395,16 @@ def _print_findings(
             result(f"    {visible(line)}")
     if quiet:
         return
+    # This also leaves out the settings of types that are not chosen.
+    changed = [setting for setting in settings if not setting.source.startswith("default")]
+    if changed:
+        result("Settings in effect that differ from their defaults (`eventlog config` shows all):")
+        print_settings(grouped_settings(changed))
+    if can_try(config):
+        result(
+            f"The receiver was not tried. `eventlog doctor --receiver` tries the sink "
+            f"{config.sink.type} without sending a change."
+        )
     counts = Counter(one.severity for one in findings)
     if counts["error"] or counts["warning"]:
         result(

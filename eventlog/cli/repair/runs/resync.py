@@ -76,11 +76,8 @@ class Report:
 
     @property
     def has_gaps(self) -> bool:
-        """True if keys have no object, lines have no key, or the log has no rows of the class whose
-        deleted objects were searched.
-        """
-        is_unknown = self.compared is not None and self.known_since is None
-        return bool(self.missing or self.invalid_lines or is_unknown)
+        """True if keys have no object, or lines have no key."""
+        return bool(self.missing or self.invalid_lines)
 
     def add(self, batch: ResyncBatch) -> None:
         """Add the counts of a batch."""
