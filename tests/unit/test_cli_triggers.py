@@ -834,3 +834,24 @@ def test_doctor_prints_its_findings_before_the_settings(run: Run) -> None:
     assert run("triggers", "apply", "-y")[0] == 0
     out = run("doctor")[1]
     assert out.index("info: ") < out.index("Settings in effect")
+
+
+def test_init_shows_what_the_styles_cost_for_a_table_of_many_columns(
+    run: Run, database: sa.Engine
+) -> None:
+    with database.begin() as conn:
+        conn.exec_driver_sql(
+            "CREATE TABLE hr.wide (k integer PRIMARY KEY, a text, b text, c text, d text, e text, "
+            "f text, g text);"
+            "INSERT INTO hr.wide SELECT n, 'x', 'x', 'x', 'x', 'x' FROM generate_series(1, 300) n;"
+            "ANALYZE hr.wide"
+        )
+    with database.begin() as conn:
+        conn.exec_driver_sql("SELECT pg_stat_force_next_flush()")
+    Path("eventlog.toml").write_text('[database]\nschema_name = "hr"\n')
+    assert run("init", "--tables")[0] == 0
+    (line,) = (one for one in Path("eventlog.toml").read_text().splitlines() if "row_style" in one)
+    assert line == (
+        '#row_style = "row_query_back"  # an insert logs 1 row; in the style field about 5 rows; '
+        "300 inserts so far, 0 updates"
+    )

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -119,6 +119,7 @@ def _fill(context: CommandContext, path: Path) -> CommandResult:
     """
     # These imports load SQLAlchemy, which the rest of this command does not need.
     from eventlog.publisher.declared import class_schema
+    from eventlog.sql.port import ask
 
     is_there = path.exists()
     config = context.config() if is_there else load(None, os.environ, context.flags)
@@ -129,9 +130,13 @@ def _fill(context: CommandContext, path: Path) -> CommandResult:
         )
     with reading(config) as db:
         database, user = db.reflect(class_schema(config)), db.current_user()
+        written = ask(db, "written_rows", WrittenRows, schema=database.schema)
         log = log_named(config, db.dialect, database.schema)
     watches, classes, left_out, children = watches_of(
-        database, log, of_rows=chosen_format(config).is_of_rows
+        database,
+        log,
+        {one.table: one for one in written},
+        of_rows=chosen_format(config).is_of_rows,
     )
     owner = ""
     if not is_there:
@@ -171,14 +176,26 @@ def _fill(context: CommandContext, path: Path) -> CommandResult:
     return CommandResult(data, partial(note, "\n".join(lines)) if lines else "")
 
 
+class WrittenRows(NamedTuple):
+    """What was written to a table since its statistics were reset, and the part of the rows that is
+    not NULL, by column. Columns without statistics are missing; None = no column has any.
+    """
+
+    table: str
+    inserts: int
+    updates: int
+    filled: Mapping[str, float] | None
+
+
 def watches_of(
-    database: Database, log: LogTable, *, of_rows: bool
+    database: Database, log: LogTable, written: Mapping[str, WrittenRows], *, of_rows: bool
 ) -> tuple[str, Sequence[str], Mapping[str, str], Mapping[str, str]]:
     """Return a [[watch]] for each table that can be a class, as TOML; the names of these tables;
     the other tables and views with the reason why they are not watched; and the owner of each child
     table.
 
-    ``of_rows``: the format holds no values of child tables, so a child table with a primary key
+    ``written`` are the statistics of tables, by name; a database may have none. ``of_rows``: the
+    format holds no values of child tables, so a child table with a primary key
     becomes a separate class, and the values of any other child table are excluded.
     """
     from eventlog.core.catalog.builder import value_column
@@ -201,6 +218,7 @@ def watches_of(
         owners |= dict.fromkeys(children, name) if not of_rows else {}
         lines += ["", "[[watch]]", f"table = {toml(name)}"]
         lines += _excludes(database, parent, classes, children, of_rows=of_rows)
+        lines += _costs(parent, written.get(name))
     left_out = {
         one.name: "a view: see `view` and `base`" if one.kind == "view" else "no primary key"
         for one in database.tables
@@ -276,6 +294,27 @@ def _excludes(
         )
     if not of_rows:
         yield from (f"# with its child table {toml(child)}" for child in children)
+
+
+def _costs(table: Table, written: WrittenRows | None) -> Iterator[str]:
+    """Yield what an insert costs in each style, for a table of many columns. The user chooses."""
+    columns = [one.name for one in table.columns if one.name not in table.primary_key]
+    filled = (None if written is None else written.filled) or {}
+    logged = round(sum(filled.get(name, 1.0) for name in columns))
+    if logged < _MANY_ROWS:
+        return
+    about = "about" if filled else "up to"
+    so_far = "" if written is None else f"; {number_of(written.inserts, 'insert')} so far"
+    if written is not None:
+        so_far += f", {number_of(written.updates, 'update')}"
+    yield (
+        f'#row_style = "row_query_back"  # an insert logs 1 row; in the style field {about} '
+        f"{logged} rows{so_far}"
+    )
+
+
+_MANY_ROWS: Final = 5
+"""The rows of an insert from which the costs of the styles are shown."""
 
 
 def _with_database(text: str, config: Config) -> str:

@@ -353,6 +353,16 @@ JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = asked.colum
 WHERE NOT has_column_privilege(c.oid, a.attnum, 'SELECT')
 GROUP BY asked.table_name ORDER BY asked.table_name COLLATE "C";
 
+-- name: written_rows
+-- What was written to the tables of a schema since the statistics were reset, and how full their columns are.
+SELECT c.relname, s.n_tup_ins, s.n_tup_upd,
+       json_object_agg(a.attname, 1 - a.null_frac) FILTER (WHERE a.attname IS NOT NULL) AS filled
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_stat_user_tables s ON s.relid = c.oid
+LEFT JOIN pg_catalog.pg_stats a ON a.schemaname = s.schemaname AND a.tablename = s.relname
+WHERE c.relnamespace = to_regnamespace(quote_ident(:schema))
+GROUP BY c.relname, s.n_tup_ins, s.n_tup_upd;
+
 -- name: closed_to
 -- Tables that roles may not read.
 SELECT asked.role_name, array_agg(c.relname ORDER BY c.relname COLLATE "C")
