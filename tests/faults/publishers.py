@@ -237,6 +237,20 @@ def in_background(publisher: Publisher) -> Iterator[None]:
 
 
 @contextmanager
+def running(publisher: Publisher) -> Iterator[None]:
+    """A publisher in a thread, until the block ends."""
+    stop = threading.Event()
+    thread = threading.Thread(target=publisher.run, args=(stop,))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+@contextmanager
 def publishing(
     config: Config,
     sink: Sink,

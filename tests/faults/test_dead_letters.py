@@ -8,7 +8,6 @@ import json
 import threading
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 from kafka_cluster import cluster, quiet_clients
 from processes import EVENTLOG, start
-from publishers import install, write_config
+from publishers import install, running, write_config
 from receiver import Receiver, Request, Script, accept, answer, in_turn, reply, status
 from shared import PATIENCE, Run, execute, fetch, in_ci, url_of, wait_until
 
@@ -292,20 +291,6 @@ def test_a_letter_that_a_killed_process_was_sending_is_sent_again_under_its_key(
 
 
 # --- nothing waits for the second sink ------------------------------------------------------------
-
-
-@contextmanager
-def running(publisher: Publisher) -> Iterator[None]:
-    """A publisher in a thread, until the block ends."""
-    stop = threading.Event()
-    thread = threading.Thread(target=publisher.run, args=(stop,))
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
 
 
 def test_changes_are_published_while_the_second_sink_does_not_answer(either: Log) -> None:

@@ -15,8 +15,8 @@ from typing import Any, Final
 import pytest
 import sqlalchemy as sa
 from applied import Receiver, change, select
-from publishers import install, write_config
-from shared import Run, execute, url_of
+from publishers import install, running, write_config
+from shared import Run, execute, url_of, wait_until
 
 from eventlog import Event, Operation, Publisher
 from eventlog.cli.context import changing_log
@@ -361,6 +361,29 @@ class TestARecordedEventIsNotSentAgain:
         publish(recorded, _ids_to(sent))
         assert sent == ["2"]
         assert select(sqlite, "SELECT record_id, code FROM eventlog_error") == [(1, "skipped")]
+
+    def test_if_it_was_given_up(self, sqlite: str) -> None:
+        config = configuration(sqlite)
+        tried = {"max_attempts": 2, "retry_initial": 0.01, "retry_max": 0.01, "batch_size": 1}
+        config["publisher"] |= {**tried, "polling_interval": 1}
+        prepare(config)
+        told: list[tuple[str, Operation]] = []
+
+        def fails(_: bytes, events: Sequence[Event]) -> None:
+            told.extend((event.event_id, event.operation) for event in events)
+            if events[0].event_id == "1":
+                raise ReceiverUnavailable("it fails", is_suspicious=True)
+
+        change(sqlite, INSERT)
+        give_up(config, fails)
+        change(sqlite, DELETE)
+        change(sqlite, *(f"INSERT INTO orders VALUES ({number}, 'open', 1)" for number in (2, 3)))
+        with running(Publisher.from_config(config, sink=fails, environ={})):
+            wait_until(lambda: statuses(sqlite) == {"E", "S"})
+        assert select(sqlite, "SELECT record_id, code FROM eventlog_error") == [(1, "receiver")]
+        ids = [event_id for event_id, _ in told]
+        assert ("1", Operation.DELETE) in told
+        assert "1" not in ids[ids.index("2") :]
 
     def test_if_its_object_may_only_have_left_its_view(self, sqlite: str) -> None:
         watch = {name: value for name, value in VIEW[0].items() if name != "membership"}
