@@ -7,6 +7,7 @@ An error has its own class only if code catches it by class. The other errors of
 
     EventlogError
      |__ ConfigError           configuration or usage is wrong          (exit code 2)
+ |    |__ BadQuestion      a question about something that cannot exist
      |__ RowError              one row of the log is invalid: status E, other rows continue
      |    |__ BadTableKey      a table_key that violates its grammar or its class
      |    |                                                       (spec/event-log.md 4.2)
@@ -17,7 +18,8 @@ An error has its own class only if code catches it by class. The other errors of
      |    |__ LogTableError    the log or an internal table is missing or has the wrong form
      |    |    |__ NoLogTable  the log does not exist
      |    |    |    |__ NoSchema  its schema does not exist
-     |    |    |__ NoInternalTable  the log lacks an internal table
+     |    |    |__ NoSuchRow   the log does not have the row
+ |    |    |__ NoInternalTable  the log lacks an internal table
      |    |__ PublisherAlreadyRunning the log is already being published
      |    |    |__ ConsumerRuns another process already runs as this consumer
      |    |    |__ LostSession  the session that this publisher lost still holds its lock
@@ -88,6 +90,10 @@ def together(errors: Sequence[EventlogError]) -> EventlogError:
     one = type(errors[0])("; ".join(messages))
     one.refusals = messages
     return one
+
+
+class BadQuestion(ConfigError):
+    """A question about something that cannot exist."""
 
 
 class RowError(EventlogError):
@@ -164,6 +170,10 @@ class NoSchema(NoLogTable):
     """A log whose schema does not exist."""
 
     commands: tuple[str, ...] = ("eventlog config",)
+
+
+class NoSuchRow(LogTableError):
+    """A row, or an object of a snapshot, that a log does not have."""
 
 
 class NoInternalTable(LogTableError):

@@ -315,8 +315,13 @@ def url_of(text: str) -> sa.URL:
 
 
 def masked(url: str) -> str:
-    """Return the URL with its passwords masked, both in the password part and in the query."""
-    parsed = url_of(url)
+    """Return the URL with its passwords masked, both in the password part and in the query; of a
+    URL that cannot be read, return nothing but ``***``.
+    """
+    try:
+        parsed = url_of(url)
+    except ConfigError:
+        return "***"
     hidden = dict.fromkeys(secrets_of(parsed), "***")
     return (
         parsed.update_query_dict(hidden)

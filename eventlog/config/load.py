@@ -520,7 +520,7 @@ def _warnings(settings: Iterable[Setting]) -> Iterator[str]:
         if setting.target.option.kind is not DATABASE_URL or setting.layer == Layer.ENVIRONMENT:
             continue
         url, (section, key) = setting.given, setting.target.name
-        if setting.file is None and not is_plain(url) and "***" in masked(url):
+        if setting.file is None and not is_plain(url) and "***" in masked(url) != "***":
             password = variable(section, f"{key.removesuffix('url')}password")
             yield (f"{setting.source} holds a password; set {password} or {key}_file instead")
 

@@ -216,7 +216,7 @@ class EventLogDataSource(DataSource):
                 f"{', '.join(sorted(known))}"
             )
         url = options.get("url")
-        if url and "***" in masked(url):
+        if url and "***" in masked(url) != "***":
             raise ConfigError(
                 "the option url contains a password, which Spark would show. Use url_file, or set "
                 "EVENTLOG_DATABASE_PASSWORD in the environment of driver and executors"

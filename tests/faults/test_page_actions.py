@@ -81,22 +81,22 @@ class Client:
 
     def offered(self) -> Any:
         """What the page may ask for; the client keeps the token against forgery."""
-        code, found = self._send("/actions.json", None)
+        code, found = self.send("/actions.json", None)
         assert code == 200
         self.forgery = found["forgery_token"]
         return found
 
     def state(self) -> str:
         """What the publisher does."""
-        code, found = self._send("/status.json", None)
+        code, found = self.send("/status.json", None)
         assert code == 200
         return str(found["state"]["name"])
 
     def act(self, action: str, asked: Mapping[str, Any] | None = None) -> tuple[int, Any]:
         body = ASKED[action] if asked is None else asked
-        return self._send(f"/actions/{action}", json.dumps(body).encode())
+        return self.send(f"/actions/{action}", json.dumps(body).encode())
 
-    def _send(self, path: str, body: bytes | None) -> tuple[int, Any]:
+    def send(self, path: str, body: bytes | None) -> tuple[int, Any]:
         headers = {
             "Authorization": None if self.token is None else f"Bearer {self.token}",
             "Origin": self.origin,
@@ -116,11 +116,12 @@ class Client:
 
 
 @contextmanager
-def page(log: sa.Engine, directory: Path, **options: object) -> Iterator[str]:
+def page(log: sa.Engine, directory: Path, mode: int = 0o600, **options: object) -> Iterator[str]:
     """The address of the monitor of a publisher that does not work: nothing changes but by
-    actions.
+    actions. ``mode`` is that of the file of tokens.
     """
     (directory / "tokens").write_text(TOKENS)
+    (directory / "tokens").chmod(mode)
     listen = f"127.0.0.1:{free_port()}"
     flags = {
         "monitor.listen": listen,
@@ -239,6 +240,115 @@ def test_what_an_action_needs_is_named(log: sa.Engine, tmp_path: Path) -> None:
 
 
 # --- what each does -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[" * 16_000,
+        '{"reason":"\\ud800"}',
+        '{"reason":"x","events":["\\ud800"]}',
+        '{"class":"usr","key":"idu=\\udfff"}',
+        '{"reason":"x","\\ud800":1}',
+    ],
+    ids=["deep", "reason", "event", "key", "name"],
+)
+def test_a_request_that_is_no_json_of_unicode_text_is_refused(
+    log: sa.Engine, tmp_path: Path, body: str
+) -> None:
+    with page(log, tmp_path) as address:
+        client = Client(address)
+        client.offered()
+        before = content(log)
+        for action in ASKED:
+            code, answered = client.send(f"/actions/{action}", body.encode())
+            assert (code, "JSON" in answered["error"]) == (400, True), action
+        assert content(log) == before
+
+
+def test_an_unknown_row_is_not_found_and_a_bad_question_is_refused(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    cases = {
+        "/rows/1.json": 200,
+        "/rows/999.json": 404,
+        "/rows/snapshot.20260101000000.usr.idu=1.json": 404,
+        "/rows/x.json": 400,
+        "/rows.json?before=1.e2": 200,
+        "/search.json?key=usr.idu=7": 200,
+        "/search.json?key=usr.idu=x": 400,
+        "/search.json?key=": 400,
+    }
+    with page(log, tmp_path) as address:
+        assert {path: Client(address).send(path, None)[0] for path in cases} == cases
+
+
+# --- tokens and the role for actions --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nonsense",
+        "postgresql+psycopg://nobody@127.0.0.1:1/hr",
+        "postgresql+psycopg:///hr?host=%ff",
+        "sqlite:////nowhere/hr.db",
+    ],
+)
+def test_a_wrong_database_url_for_actions_is_a_warning_and_the_publisher_works(
+    log: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture, url: str
+) -> None:
+    with page(log, tmp_path, monitor__database_url=url) as address:
+        wait_until(lambda: "monitor.database_url: the actions" in caplog.text, "it is reported")
+        client = Client(address)
+        client.offered()
+        assert client.act("resume")[0] == 409
+        assert client.state() == "connecting"
+
+
+def test_a_role_without_rights_for_actions_is_a_warning(
+    log: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    execute(log, "CREATE ROLE without_rights LOGIN")
+    try:
+        url = log.url.set(username="without_rights")
+        with page(log, tmp_path, monitor__database_url=url):
+            wait_until(lambda: "actions of the status page are refused" in caplog.text, "a warning")
+    finally:
+        execute(log, "DROP ROLE without_rights")
+
+
+def test_short_tokens_and_a_file_that_others_may_read_are_warned_about(
+    log: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "token").write_text("sixteen-or-more.")
+    (tmp_path / "token").chmod(0o600)
+    with page(log, tmp_path, mode=0o644, monitor__token_file=tmp_path / "token"):
+        pass
+    warnings = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert warnings == [
+        "the token of anna in monitor.tokens has fewer than 16 characters and can be guessed",
+        "the token of ben in monitor.tokens has fewer than 16 characters and can be guessed",
+        f"monitor.tokens_file = {tmp_path / 'tokens'}: every user of this machine may read this "
+        "file: run `chmod o-r` on it",
+    ]
+
+
+@pytest.mark.parametrize(("of_file", "of_directory"), [(0o602, 0o700), (0o600, 0o777)])
+def test_a_file_of_tokens_that_others_may_write_or_replace_is_refused(
+    log: sa.Engine, tmp_path: Path, of_file: int, of_directory: int
+) -> None:
+    tmp_path.chmod(of_directory)
+    with refused(ConfigError, "and so add a token"), page(log, tmp_path, mode=of_file):
+        raise AssertionError
+
+
+def test_a_file_of_tokens_where_only_owners_replace_their_files_is_accepted(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o1777)
+    with page(log, tmp_path) as address:
+        assert Client(address).offered()["user"] == "anna"
 
 
 @contextmanager

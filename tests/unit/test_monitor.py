@@ -213,6 +213,38 @@ def test_a_name_of_another_host_gets_421(activity: Activity) -> None:
         assert ask("/livez", Host="10.1.2.3:9464")[0] == 200
 
 
+@pytest.mark.parametrize("host", ["/livez?", "/livez#", "/style.css?", "@localhost", ":1/readyz?"])
+def test_no_host_header_opens_a_page_without_the_token(activity: Activity, host: str) -> None:
+    with asking(monitor_of(activity, token="secret")) as ask:
+        for path in ("/status.json", "/metrics", "/errors.json", "/rows/5.json", "/app.js"):
+            assert ask(path, Host=f"127.0.0.1{host}")[0] in (401, 421), path
+
+
+def test_a_question_is_taken_from_the_path_and_not_from_the_host_header(activity: Activity) -> None:
+    class Asked:
+        def errors(self) -> dict[str, Any]:
+            return {"errors": []}
+
+    with asking(monitor_of(activity, questions=Asked(), token="secret")) as ask:
+        answer = ask("/errors.json", Host="127.0.0.1/queue.json?", Authorization="Bearer secret")
+        assert answer[0] == 421
+        assert ask("/errors.json", Authorization="Bearer secret")[0] == 200
+
+
+def test_health_with_values_is_answered_only_to_known_hosts(activity: Activity) -> None:
+    activity.connected(again=False)
+    foreign = {"Host": "rebound.example.org"}
+    with asking(monitor_of(activity, show_values=True)) as ask:
+        assert ask("/readyz", **foreign)[0] == 421
+        assert ask("/readyz", Host="localhost:9464")[0] == 200
+        assert ask("/livez", **foreign)[0] == 200
+    with asking(monitor_of(activity, show_values=True, token="secret")) as ask:
+        assert ask("/readyz", **foreign)[::2] == (200, "ready\n")  # the word, as any probe gets it
+        assert ask("/readyz", Authorization="Bearer secret", **foreign)[0] == 421
+    with asking(monitor_of(activity)) as ask:
+        assert ask("/readyz", **foreign)[0] == 200
+
+
 def test_every_page_forbids_whatever_comes_from_elsewhere(activity: Activity) -> None:
     with asking(monitor_of(activity)) as ask:
         for path in ("/", "/app.js", "/style.css", "/status.json"):
@@ -725,6 +757,17 @@ def test_what_the_database_refuses_is_reported_with_its_code(activity: Activity)
             502,
             "canceling statement due to statement timeout",
         )
+
+
+@pytest.mark.parametrize("before", ["snapshot.20260101000000.usr.idu=1", "x", "9" * 20])
+def test_a_list_begins_only_before_a_record_id(activity: Activity, before: str) -> None:
+    with asking(monitor_of(activity)) as ask:
+        assert ask(f"/rows.json?before={before}")[0] == 400
+
+
+def test_a_list_that_a_source_does_not_have_is_not_found(activity: Activity) -> None:
+    with asking(monitor_of(activity, questions=object())) as ask:
+        assert ask("/queue.json")[0] == 404
 
 
 def test_several_observers_get_every_report() -> None:

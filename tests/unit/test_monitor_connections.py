@@ -7,6 +7,7 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -30,19 +31,22 @@ BRIEF = 0.5
 
 
 @contextmanager
-def served(connections: Connections | None = None, **settings: Any) -> Iterator[Address]:
+def served(
+    connections: Connections | None = None, questions: Any = None, **settings: Any
+) -> Iterator[Address]:
     activity = Activity(Counters(), 5, LivenessClock(60))
     activity.connected(again=False)
     metrics = PublisherMetrics(activity, {"log": "eventlog", "sink": "files"})
-    monitor = Monitor("127.0.0.1:0", activity, metrics, dict, None, MonitorSettings(**settings))
+    options = MonitorSettings(**settings)
+    monitor = Monitor("127.0.0.1:0", activity, metrics, dict, questions, options)
     with serving(monitor, connections) as address:
         yield address
 
 
-def probe(address: Address, path: str = "/livez") -> int:
+def probe(address: Address, path: str = "/livez", token: str = "") -> int:
     connection = http.client.HTTPConnection(address.host, address.port, timeout=PATIENCE)
     try:
-        connection.request("GET", path)
+        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
         return connection.getresponse().status
     finally:
         connection.close()
@@ -71,18 +75,45 @@ def test_sockets_that_never_finish_a_request_take_no_health_away(said: bytes) ->
         assert probe(address, "/readyz") == 200
 
 
+class Waiting:
+    """A question that is answered when the test allows it."""
+
+    def __init__(self) -> None:
+        self.allowed = threading.Event()
+
+    def errors(self) -> dict[str, Any]:
+        return {"errors": [self.allowed.wait(PATIENCE)]}
+
+
 def test_health_is_answered_while_as_many_requests_as_may_be_are_worked_on() -> None:
-    with served(token="secret") as address, ExitStack() as opened:
+    waiting = Waiting()
+    with served(None, waiting, token="secret") as address, ExitStack() as opened:
+        opened.callback(waiting.allowed.set)
         for _ in range(64):
+            client = opened.enter_context(socket.create_connection(address))
+            client.sendall(
+                b"GET /errors.json HTTP/1.1\r\nHost: localhost\r\n"
+                b"Authorization: Bearer secret\r\n\r\n"
+            )
+        deadline = time.monotonic() + PATIENCE
+        while probe(address, "/status.json", "secret") != 503 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert probe(address, "/status.json", "secret") == 503
+        assert probe(address, "/status.json") == 401
+        assert probe(address) == 200
+
+
+def test_requests_of_strangers_take_no_place_from_a_client_with_the_token() -> None:
+    with served(token="secret") as address, ExitStack() as opened:
+        for _ in range(66):
             client = opened.enter_context(socket.create_connection(address))
             client.sendall(
                 b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntoken="
             )
-        deadline = time.monotonic() + PATIENCE
-        while probe(address, "/status.json") != 503 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert probe(address, "/status.json") == 503
-        assert probe(address) == 200
+        for _ in range(5):
+            assert probe(address, "/status.json", "secret") == 200
+            assert probe(address, "/metrics", "secret") == 200
+            time.sleep(0.1)
 
 
 def test_more_connections_than_there_may_be_close_the_oldest_and_let_a_probe_in() -> None:

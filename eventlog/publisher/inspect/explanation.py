@@ -28,7 +28,7 @@ from eventlog.core.rows.events import (
     ids_of,
 )
 from eventlog.core.rows.fold import first_id, fold, object_of, reach, reach_of_span
-from eventlog.errors import BadTableKey, DatabaseError, LogTableError
+from eventlog.errors import BadTableKey, DatabaseError, NoSuchRow
 from eventlog.model import (
     QUEUE_FIELDS,
     EventType,
@@ -201,7 +201,7 @@ def explain(
 ) -> Explanation:
     """Explain the row of this record_id. ``within`` is as in ``read_refusals``.
 
-    Raises LogTableError if the row does not exist, and DatabaseError.
+    Raises NoSuchRow if the row does not exist, and DatabaseError.
     """
     context.log.db.begin_reading(seconds)
     return _with_remedies(context, explain_as_read(context, record_id), within)
@@ -295,10 +295,10 @@ def _is_unknown(known: _Known, built: _Built) -> bool:
 
 
 def _read(context: Context, record_id: int, notes: list[str]) -> _Known:
-    """Read a row and check it. Raises LogTableError if the row does not exist."""
+    """Read a row and check it. Raises NoSuchRow if the row does not exist."""
     rows = context.log.read_rows([(record_id, record_id)])
     if not rows:
-        raise LogTableError(
+        raise NoSuchRow(
             f"the log {context.log} has no row {record_id}: it may have been purged, deleted once "
             "it was published (delete_from_log), or never committed"
         )
@@ -358,11 +358,11 @@ def _group_of(context: Context, known: _Known, notes: list[str]) -> _Built | Non
 def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> Explanation:
     """Explain an object of a consumer's snapshot by its event-id, as ``explain`` does for a row.
 
-    Raises LogTableError for an impossible event-id.
+    Raises NoSuchRow for an impossible event-id.
     """
     context.log.db.begin_reading(seconds)
     if not context.ledger.consumer or not is_of_snapshot(event_id):
-        raise LogTableError(
+        raise NoSuchRow(
             f"{event_id} is not the event-id of an object in a consumer's snapshot. Use an id "
             "that begins with 'snapshot.', and name the consumer with --consumer"
         )

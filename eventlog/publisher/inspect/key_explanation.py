@@ -14,7 +14,7 @@ from eventlog.core.catalog import Catalog, ObjectId
 from eventlog.core.options import names_hint
 from eventlog.core.ranges import to_ranges
 from eventlog.core.rows.events import LEFT_VIEW, FailedCondition, exists_for_reader, in_words
-from eventlog.errors import ConfigError, EventlogError, RowError, number_of
+from eventlog.errors import BadQuestion, ConfigError, EventlogError, RowError, number_of
 from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context.context import (
     Context,
@@ -107,7 +107,7 @@ def explain_key(
 
     ``text`` is a key as the log has it (``idu=7``), in any class, or with the name of its class
     before it (``usr.idu=7``). ``seconds`` is the time-out of one statement, and ``shows_rows`` is
-    as in ``open_unlocked``. Raises ConfigError if no class has such a key, SnapshotOutdated if a
+    as in ``open_unlocked``. Raises BadQuestion if no class has such a key, SnapshotOutdated if a
     table is altered each time it is read, and the errors of ``open_unlocked``.
     """
     opened = open_unlocked(config, Counters(), Purpose.MONITOR, shows_rows=shows_rows)
@@ -144,7 +144,7 @@ def _objects(catalog: Catalog, text: str) -> list[ObjectId]:
         for name, reason in catalog.unavailable.items():
             if text.startswith(f"{name}."):
                 raise ConfigError(unavailable_in_words(name, reason))
-        raise ConfigError(
+        raise BadQuestion(
             f"{text!r} is not a key of any class. Write it as the log has it (idu=7), with its "
             "class if several classes have such a key (usr.idu=7); "
             f"{_nearest_object(catalog, text)}"

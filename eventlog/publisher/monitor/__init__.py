@@ -7,12 +7,16 @@ shape on the command line, which needs no server.
 
 from __future__ import annotations
 
+import logging
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from eventlog.config.kinds import named_tokens
 from eventlog.config.load import Config
+from eventlog.core.clock import start_thread
 from eventlog.core.extras import install_command
 from eventlog.errors import ConfigError
 from eventlog.publisher.context.context import Counters
@@ -24,6 +28,10 @@ if TYPE_CHECKING:
     from eventlog.publisher.inspect.doctor import Compare
     from eventlog.publisher.monitor.activity import JobActivity
 
+_log = logging.getLogger("eventlog.publisher")
+
+_SHORTEST_TOKEN: Final = 16
+"""The characters of a token below which a warning is logged: a short token can be guessed."""
 _JOB_PATIENCE: Final = 900.0
 """The seconds for which a job may show no progress: it reads a part of the log as a whole, and a
 cluster may be busy.
@@ -37,9 +45,10 @@ def monitoring(
     """Serve the monitor at ``listen`` while the block runs, and yield the observer of the
     publisher's work. ``liveness`` shows whether the publisher is alive.
 
-    ``compare`` is as in ``Questions``. Raises ConfigError if the extra is missing, or if other
-    machines could read the monitor without a token.
+    ``compare`` is as in ``Questions``. Raises ConfigError if the extra is missing, if other
+    machines could read the monitor without a token, or if other users could write a file of tokens.
     """
+    _check_tokens(config)
     settings, name = config.monitor, config.publication
     with _extra():
         from eventlog.publisher.monitor.actions import Actions
@@ -81,6 +90,8 @@ def monitoring(
     with serving(
         Monitor(listen, activity, metrics, status, questions, settings, seen, documents, actions)
     ):
+        if actions.names:
+            start_thread(actions.check, "eventlog-monitor-actions")
         yield activity
 
 
@@ -91,6 +102,7 @@ def monitoring_job(
     """Serve the monitor of a backlog job that writes files of the format ``format_name`` to
     ``directory``. In all else the function is like ``monitoring``.
     """
+    _check_tokens(config)
     settings, name = config.monitor, config.publication
     with _extra():
         from eventlog.publisher.monitor.activity import JobActivity
@@ -116,3 +128,38 @@ def _extra() -> Iterator[None]:
             f"monitor.listen needs {error.name}: {install_command('monitor')}; or remove "
             "monitor.listen"
         ) from None
+
+
+def _check_tokens(config: Config) -> None:
+    """Log a warning for each short token, and for each file of tokens that other users may read.
+    Raise ConfigError if other users may write or replace such a file.
+    """
+    settings = config.monitor
+    named = {} if settings.tokens is None else named_tokens(settings.tokens)
+    tokens = {
+        **({} if settings.token is None else {"monitor.token": settings.token}),
+        **{f"the token of {name} in monitor.tokens": token for name, token in named.items()},
+    }
+    for name, token in tokens.items():
+        if len(token) < _SHORTEST_TOKEN:
+            _warn(f"{name} has fewer than {_SHORTEST_TOKEN} characters and can be guessed")
+    for name in ("monitor.token", "monitor.tokens"):
+        if (given := config.secret_files.get(name)) is None:
+            continue
+        try:
+            file = given.resolve()
+            mode, around = file.stat().st_mode, file.parent.stat().st_mode
+        except OSError:  # a pipe, or the file is gone now
+            continue
+        if mode & stat.S_IWOTH or (around & stat.S_IWOTH and not around & stat.S_ISVTX):
+            raise ConfigError(
+                f"{name}_file = {given}: every user of this machine may write this file or replace "
+                "it, and so add a token: run `chmod o-w` on the file and on its directory"
+            )
+        if mode & stat.S_IROTH:
+            _warn(f"{name}_file = {given}: every user of this machine may read this file: run "
+                  "`chmod o-r` on it")  # fmt: skip
+
+
+def _warn(message: str) -> None:
+    _log.warning("%s", message, extra={"code": ConfigError.code})

@@ -37,7 +37,9 @@ _HEALTH: Final = ("/livez", "/readyz")
 _COOKIE: Final = "eventlog_monitor"
 _LARGEST_FORM: Final = 4096
 _MAX_REQUESTS: Final = 64
-"""The maximum number of requests, except for the health paths, that are answered at a time."""
+"""The maximum number of requests, except for the health paths, that are answered at a time to
+clients that need no token or have shown it.
+"""
 
 
 def page_file(name: str) -> bytes:
@@ -47,7 +49,9 @@ def page_file(name: str) -> bytes:
 
 class Guard:
     """The access check. A foreign Host header gets 421. Without the token a client gets only the
-    two health paths, which are answered under any load.
+    two health paths, which are answered under any load. The guard and the pages decide by
+    ``scope["path"]``, the path that the router takes: older versions of Starlette read
+    ``Request.url`` from the Host header.
 
     If the Host header were not checked, a foreign page could read this page under a host name that
     resolves to this address (DNS rebinding).
@@ -62,6 +66,7 @@ class Guard:
         if is_loopback(host):
             names |= {"localhost", "127.0.0.1", "::1"}
         self._hosts = {name.lower() for name in names}
+        self._quotes = settings.show_values
         self._requests = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,9 +74,13 @@ class Guard:
             await self._app(scope, receive, send)
             return
         request = Request(scope, receive)
-        if request.url.path in _HEALTH:
-            scope[MAY_READ] = self._user(request) is not None
-            await self._app(scope, receive, send)
+        user = self._user(request)
+        scope[USER], scope[MAY_READ] = user or "", user is not None or not self._tokens
+        answer = await self._refusal(request, may_read=scope[MAY_READ]) or self._app
+        # Only what a client with the token asks for takes long. A request of anybody else is not
+        # counted, so that strangers take no place away.
+        if answer is not self._app or scope["path"] in _HEALTH or not scope[MAY_READ]:
+            await answer(scope, receive, send)
             return
         if self._requests >= _MAX_REQUESTS:
             await PlainTextResponse("too many requests at once\n", 503, HEADERS)(
@@ -80,9 +89,7 @@ class Guard:
             return
         self._requests += 1
         try:
-            scope[USER] = self._user(request) or ""
-            response = await self._refusal(request)
-            await (response or self._app)(scope, receive, send)
+            await answer(scope, receive, send)
         finally:
             self._requests -= 1
 
@@ -100,14 +107,22 @@ class Guard:
     def _named(self, token: str) -> str | None:
         return next((name for name, own in self._tokens if _equal(token, own)), None)
 
-    async def _refusal(self, request: Request) -> Response | None:
-        """Return the response that refuses a request; None if the application may answer."""
-        path = request.url.path
+    def _is_known(self, host: str) -> bool:
+        """Return True if a Host header names a host of the monitor, and has nothing else but a
+        port.
+        """
         try:
-            host = urlsplit(f"//{request.headers.get('host', '')}").hostname
+            parts = urlsplit(f"//{host}")
         except ValueError:
-            host = None
-        if host is None or host.lower() not in self._hosts:
+            return False
+        return parts.netloc == host and "@" not in host and parts.hostname in self._hosts
+
+    async def _refusal(self, request: Request, *, may_read: bool) -> Response | None:
+        """Return the response that refuses a request; None if the application may answer."""
+        path = request.scope["path"]
+        if path in _HEALTH and not (path == "/readyz" and may_read and self._quotes):
+            return None
+        if not self._is_known(request.headers.get("host", "")):
             return PlainTextResponse(
                 "this host is not allowed; add it to monitor.allowed_hosts\n", 421, HEADERS
             )
@@ -115,7 +130,7 @@ class Guard:
             return None
         if path == "/login" and request.method == "POST":
             return await self._log_in(request)
-        if path in ("/style.css", "/icon.svg") or self._user(request) is not None:
+        if path in ("/style.css", "/icon.svg") or may_read:
             return None
         if path == "/":
             return Response(page_file("login.html"), 401, HEADERS, "text/html; charset=utf-8")
@@ -137,7 +152,7 @@ class Guard:
             page = page_file("login.html").replace(b'role="alert" hidden', b'role="alert"')
             return Response(page, 403, HEADERS, "text/html; charset=utf-8")
         response = RedirectResponse("/", 303, HEADERS)
-        is_tls = request.url.scheme == "https"
+        is_tls = request.scope["scheme"] == "https"
         session = self._sessions[user]
         response.set_cookie(_COOKIE, session, httponly=True, samesite="strict", secure=is_tls)
         return response

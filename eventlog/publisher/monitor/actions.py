@@ -89,6 +89,18 @@ class Actions:
         settings = self._config.monitor
         return () if settings.database_url is None or self._config.follows else tuple(_ACTIONS)
 
+    def check(self) -> None:
+        """Log a warning if the role cannot act at present: the publisher works without it."""
+        try:
+            with self._changing():
+                pass
+        except EventlogError as error:
+            _log.warning(
+                "monitor.database_url: the actions of the status page are refused for now: %s",
+                error,
+                extra={"code": error.code},
+            )
+
     def run(self, name: str, asked: Mapping[str, Any], user: str) -> Done:
         """Do what is asked, in one transaction, and log who asked for it."""
         begun = monotonic()
@@ -300,10 +312,11 @@ class ActionPages:
                 return self._refused(413, "the request is too large")
         try:
             asked = json.loads(body)
-        except ValueError:
+            json.dumps(asked, ensure_ascii=False).encode()  # \ud800 is no character
+        except (ValueError, RecursionError):
             asked = None
         if not isinstance(asked, dict):
-            return self._refused(400, "send a JSON object")
+            return self._refused(400, "send a JSON object of Unicode text")
         try:
             await asyncio.wait_for(self._acting.acquire(), _QUEUED_SECONDS)
         except TimeoutError:

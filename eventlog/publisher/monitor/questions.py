@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from eventlog.config.load import Config, with_current_secrets
 from eventlog.core.rows.event_ids import row_or_object
-from eventlog.errors import ConfigError
+from eventlog.errors import BadQuestion
 from eventlog.model import Status
 from eventlog.publisher.context.context import Context, Counters
 from eventlog.publisher.context.observer import Seen
@@ -53,10 +53,6 @@ _MEANINGS: Final[Mapping[str, str]] = {
 _QUOTING: Final = ("invalid_rows", "key_not_canonical", "missed_delete", "false_delete")
 """The codes of doctor's findings that quote rows."""
 _PRIVATE_OF_ROW: Final = ("table_key", "old_value", "new_value")
-
-
-class BadQuestion(ConfigError):
-    """A question about something that cannot exist."""
 
 
 class Questions:

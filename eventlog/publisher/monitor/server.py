@@ -30,7 +30,7 @@ from starlette.types import ASGIApp
 from eventlog.config.settings import MonitorSettings
 from eventlog.core.clock import start_thread
 from eventlog.core.rows.event_ids import row_or_object
-from eventlog.errors import ConfigError, EventlogError, visible
+from eventlog.errors import BadQuestion, ConfigError, EventlogError, NoSuchRow, visible
 from eventlog.publisher.context.observer import Seen
 from eventlog.publisher.inspect.listing import Wanted
 from eventlog.publisher.monitor.access import HEADERS, MAY_READ, Guard, json_answer, page_file
@@ -38,7 +38,7 @@ from eventlog.publisher.monitor.actions import ActionPages, Actions
 from eventlog.publisher.monitor.activity import Monitored
 from eventlog.publisher.monitor.connections import Connections
 from eventlog.publisher.monitor.openmetrics import exposition
-from eventlog.publisher.monitor.questions import BadQuestion, Questions, SourceQuestions
+from eventlog.publisher.monitor.questions import Questions, SourceQuestions
 from eventlog.transport.http import is_loopback
 
 _log = logging.getLogger("eventlog.publisher")
@@ -124,10 +124,10 @@ class _Pages:
         return PlainTextResponse(f"{text}\n", status, HEADERS)
 
     async def readiness(self, request: Request) -> Response:
-        is_ready, settings = self._activity.is_ready, self._monitor.settings
+        is_ready = self._activity.is_ready
         lines = ["ready" if is_ready else "connecting"]
-        if not settings.has_token or request.scope.get(MAY_READ):
-            health = self._activity.health(quotes=settings.show_values)
+        if request.scope[MAY_READ]:
+            health = self._activity.health(quotes=self._monitor.settings.show_values)
             lines += [f"{one.severity.value}: {one.text}" for one in health.conditions]
         text = "".join(f"{visible(line)}\n" for line in lines)
         return PlainTextResponse(text, 200 if is_ready else 503, HEADERS)
@@ -154,7 +154,7 @@ class _Pages:
 
     async def question(self, request: Request) -> Response:
         """Return the answer of the database to the question that the path names."""
-        return await self._ask(request.url.path.strip("/").removesuffix(".json"))
+        return await self._ask(request.scope["path"].strip("/").removesuffix(".json"))
 
     async def row(self, request: Request) -> Response:
         return await self._ask("explain", request.path_params["row"])
@@ -168,13 +168,13 @@ class _Pages:
         """Return a page of the rows of the log."""
         asked = request.query_params
         before = asked.get("before", "")
-        if before and row_or_object(before) is None:
+        last = row_or_object(before) if before else None
+        if isinstance(last, str) or (before and last is None):
             return json_answer({"error": "before is not a record_id"}, 400)
         name, status, since, until = (
             asked.get(one, "") for one in ("class", "status", "since", "until")
         )
-        wanted = Wanted(name, status, since, until, int(before) if before else None)
-        return await self._ask("rows", wanted)
+        return await self._ask("rows", Wanted(name, status, since, until, last))
 
     async def documents(self, request: Request) -> Response:
         """Return a page of the newest documents."""
@@ -189,7 +189,7 @@ class _Pages:
         return await self._ask("search", request.query_params.get("key", ""))
 
     async def file(self, request: Request) -> Response:
-        name, media_type = _PAGE[request.url.path]
+        name, media_type = _PAGE[request.scope["path"]]
         return Response(page_file(name), 200, HEADERS, media_type)
 
     async def _ask(self, name: str, *asked: Any) -> Response:
@@ -207,12 +207,13 @@ class _Pages:
         try:
             ask = getattr(self._monitor.questions, name, None)
             if ask is None:
-                raise ConfigError(
-                    "this publisher follows a source and has no log; run `eventlog status --from`"
-                )
+                why = "this publisher follows a source and has no log; run `eventlog status --from`"
+                return json_answer({"error": why}, 404)
             return json_answer(ask(*asked))
         except BadQuestion as error:
             return json_answer({"error": str(error)}, 400)
+        except NoSuchRow as error:
+            return json_answer({"error": str(error)}, 404)
         except EventlogError as error:
             return json_answer({"error": str(error), "code": error.code}, 502)
 

@@ -243,7 +243,7 @@ def _log_statements(engine: Engine) -> None:
 def _connect_by(
     engine: Engine,
     given: Mapping[str, object] | None,
-    translated: Callable[[OSError], DatabaseError],
+    translated: Callable[[OSError | UnicodeError], DatabaseError],
     made: Callable[[Any], None] = lambda _: None,
 ) -> None:
     """Let an engine connect with the driver arguments that a dialect has ``given``. If ``given`` is
@@ -264,7 +264,7 @@ def _connect_by(
             arguments, options = [], {**kept, **given}
         try:
             connection = driver.connect(*arguments, **options)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # a name of a host may not be encodable
             raise translated(error) from error
         made(connection)
         return connection
