@@ -1,6 +1,7 @@
-"""Examine SQL text of users: split it into statements, and find tables that it may change.
+"""Examine SQL text of users: split it into statements, find tables that it may change, and judge
+whether it is one expression.
 
-Only a database can parse its SQL fully. Both functions recognize only words, quoted names, strings
+Only a database can parse its SQL fully. The functions recognize only words, quoted names, strings
 and comments. Tables that a statement does not name, such as the tables in a procedure that it
 calls, are not found.
 """
@@ -113,4 +114,50 @@ def changed_table(statement: str, schema: str | None, tables: Collection[str]) -
             is_there = schema is None or not schemas or schemas[-1] == schema.casefold()
             if is_there and name == table.casefold():
                 return table
+    return None
+
+
+# --- one expression -------------------------------------------------------------------------------
+
+
+def why_not_one(sql: str, token: re.Pattern[str]) -> str | None:
+    """Return why a text is not one expression between parentheses; None if it is one
+    (spec/event-log.md 15.2): all quotes, comments and parentheses begin and end within it.
+
+    ``token`` matches a token of the database; it matches no quote or comment that does not end. Its
+    groups are ``nothing`` (blanks and comments), ``sign`` (a parenthesis or a semicolon), and
+    ``nested``, the beginning of a comment that may contain others.
+    """
+    open_at: list[int] = []
+    at, is_empty = 0, True
+    while at < len(sql):
+        found = token.match(sql, at)
+        end = None if found is None else found.end()
+        if found is not None and found.lastgroup == "nested":
+            end = _end_of_nested(sql, at)
+        if found is None or end is None:
+            return f"the quote or comment at offset {at} does not end, or only some versions run it"
+        match found["sign"]:
+            case "(":
+                open_at.append(at)
+            case ")" if not open_at:
+                return f"no parenthesis before offset {at} is open, but one is closed there"
+            case ")":
+                open_at.pop()
+            case ";":
+                return f"the semicolon at offset {at} ends a statement"
+        is_empty = is_empty and found.lastgroup in ("nothing", "nested")
+        at = end
+    if open_at:
+        return f"the parenthesis at offset {open_at[-1]} is not closed"
+    return "it is empty" if is_empty else None
+
+
+def _end_of_nested(sql: str, begin: int) -> int | None:
+    """Return the offset after a comment with all comments in it; None if one does not end."""
+    depth = 0
+    for mark in _COMMENT_ENDS.finditer(sql, begin):
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
     return None

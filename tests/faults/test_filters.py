@@ -815,3 +815,52 @@ def test_a_refresh_has_the_operation_of_its_format(sqlite: str) -> None:
     assert event["type"].endswith(".refresh")
     assert b"<modify class-name" in bodies["xds"]
     assert b"<remove-all-values/>" in bodies["xds"]
+
+
+class TestAConditionThatIsNotOneExpression:
+    """A condition ends within its parentheses (spec/event-log.md 15.2)."""
+
+    WHERE = "tenant = 'a') OR (tenant = 'b'"
+
+    def test_is_not_accepted(self, database: str, tmp_path: Path, run: Run) -> None:
+        file = tmp_path / "eventlog.toml"
+        file.write_text(
+            f'[database]\nurl = "{database}"\n[[watch]]\ntable = "orders"\n[[filter]]\n'
+            f'table = "orders"\nwhere = "{self.WHERE}"\n'
+        )
+        install(load(file, {}))
+        code, _, error = run("--config", str(file), "filter", "accept")
+        assert (code, "[[filter]] orders: where = " in error) == (ExitCode.USAGE, True)
+        assert "one is closed there" in error
+        assert "orders will wait" in "".join(run("--config", str(file), "triggers", "plan")[1:])
+        assert "one is closed there" in run("--config", str(file), "doctor")[1]
+
+    def test_is_not_used_by_a_command_that_asks_for_no_consent(self, database: str) -> None:
+        config = configuration(database)
+        config["filter"] = [{"table": "orders", "where": self.WHERE}]
+        install(load(config, {}))
+        with changing_log(load(config, {})) as log:
+            assert "one is closed there" in str(
+                read_catalog(log, load(config, {})).unavailable["orders"]
+            )
+
+    def test_is_used_with_a_warning_if_it_was_accepted_before(
+        self, database: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        config = configuration(database)
+        config["filter"] = [{"table": "orders", "where": self.WHERE}]
+        install(load(config, {}))
+        accept(config)
+        change(database, "INSERT INTO orders VALUES (1, 'a', 'open', 1), (2, 'c', 'open', 1)")
+        receiver = Receiver()
+        receiver.run(config)
+        assert sorted(receiver.objects) == [1]
+        (told,) = {one for one in caplog.messages if "is not one condition" in one}
+        assert "accepted before" in told
+
+    def test_is_refused_for_a_resync(self, database: str, tmp_path: Path, run: Run) -> None:
+        file = tmp_path / "eventlog.toml"
+        file.write_text(f'[database]\nurl = "{database}"\n[[watch]]\ntable = "orders"\n')
+        install(load(file, {}))
+        code, _, error = run("--config", str(file), "resync", "orders", "--where", self.WHERE)
+        assert (code, f"--where {self.WHERE} is not one condition" in error) == (2, True)

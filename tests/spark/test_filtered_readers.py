@@ -133,6 +133,14 @@ def test_a_checkpoint_of_another_filter_is_refused(
         Engine(reader_of(config=file), tmp_path / "checkpoint").rest()
 
 
+def test_a_new_reader_takes_no_condition_that_is_not_one_expression(
+    log_alone: sa.Engine, tmp_path: Path
+) -> None:
+    file = write_file(log_alone, tmp_path, "age = 1) OR (age = 2")
+    with pytest.raises(ConfigError, match=r"\[\[filter\]\] usr: where = .* is not one condition"):
+        read_all(config=file, **{"class": "usr"})
+
+
 def test_the_load_of_a_live_copy_has_what_exists_for_the_reader(
     log_alone: sa.Engine, file: str
 ) -> None:

@@ -20,6 +20,7 @@ from .configured_classes import unreadable_main_tables as unreadable_main_tables
 from .configured_classes import with_tables as with_tables
 from .configured_classes import without_hashes as without_hashes
 from .configured_classes import without_main_tables as without_main_tables
+from .configured_classes import wrong_conditions as wrong_conditions
 from .configured_sink import can_try as can_try
 from .configured_sink import letters_of as letters_of
 from .configured_sink import open_sink as open_sink

@@ -8,6 +8,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from eventlog.config.load import Config
@@ -24,10 +25,11 @@ from eventlog.core.catalog import (
 from eventlog.core.catalog.builder import build_catalog, complete_catalog
 from eventlog.core.catalog.filters import Filter
 from eventlog.core.catalog.masks import NULL, MaskedColumns, Shown, shown_columns
-from eventlog.core.options import names_hint, same_fields
+from eventlog.core.options import names_hint, same_fields, toml
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, EventlogError, TriggerError, first_of, together
 from eventlog.publisher.context.context import in_savepoint
+from eventlog.sql.log.accepted_filters import accepted_filters
 from eventlog.sql.log.recorded_masks import RecordedMasks, recorded_masks
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.port.filtered import may_read_main_table, why_refused
@@ -74,7 +76,17 @@ def tried_catalog(log: OpenLog, config: Config) -> Catalog:
     """Return the classes as ``read_catalog`` does, without the check of generated columns."""
     database = log.db.reflect(class_schema(config))
     declared = declared_tables(config, database, log.table)
-    return with_tried_conditions(log.db, available_catalog(declared, database, log.table))
+    catalog = available_catalog(declared, database, log.table)
+    return with_tried_conditions(log.db, catalog, partial(accepted_tables, log, config))
+
+
+def accepted_tables(log: OpenLog, config: Config) -> Collection[str]:
+    """Return the tables of the configured filters that were accepted for the configured reader."""
+    if log.lacking([(Part.STATE, Right.SELECT)]):
+        return ()
+    filters = filters_of(config)
+    changed = accepted_filters(log, config.of_log.consumer).changed(filters)
+    return () if changed is None else {one.table for one in filters}.difference(changed)
 
 
 def shown_by_generated(
@@ -120,18 +132,48 @@ def judge_shown(
     return refused, known
 
 
-def with_tried_conditions(db: OpenDatabase, catalog: Catalog) -> Catalog:
-    """Return the catalogue with two changes. A class is unavailable if the database refuses its
-    condition (spec/event-log.md 15.2). A view has no main table if this role may not read that
-    table (15.4).
+def with_tried_conditions(
+    db: OpenDatabase, catalog: Catalog, read_accepted: Callable[[], Collection[str]] = tuple
+) -> Catalog:
+    """Return the catalogue with two changes. A class is unavailable if its condition is not one
+    expression, or if the database refuses the condition (spec/event-log.md 15.2). A view has no
+    main table if this role may not read that table (15.4).
+
+    ``read_accepted`` returns the tables whose filters were accepted. If the condition of such a
+    table is not one expression, a warning is logged. The function is called only then.
     """
+    wrong: dict[str, EventlogError] = {
+        cls.name: error
+        for cls in catalog.classes
+        if cls.condition is not None
+        and (error := wrong_condition(db, cls.name, cls.condition.where)) is not None
+    }
+    accepted = read_accepted() if wrong else ()
+    is_used = {name: match_name(name, accepted) is not None for name in wrong}
+    catalog = catalog.without({name: wrong[name] for name in wrong if not is_used[name]})
     catalog = without_main_tables(catalog, unreadable_main_tables(db, catalog))
     refused: dict[str, EventlogError] = {
         cls.name: ConfigError(f"[[filter]] {cls.name}: the database refuses its condition: {why}")
         for cls in catalog.classes
         if (why := why_refused(db, catalog.schema, cls)) is not None
     }
+    for name in wrong:
+        if is_used[name] and name not in refused:
+            _log.warning("%s. It is used because it was accepted before", wrong[name])
     return catalog.without(refused) if refused else catalog
+
+
+def wrong_condition(db: OpenDatabase, table: str, where: str) -> ConfigError | None:
+    """Return the error of a filter whose condition is not one expression; None if it is one."""
+    if (why := db.why_not_one(where)) is None:
+        return None
+    return ConfigError(f"[[filter]] {table}: where = {toml(where)} is not one condition: {why}")
+
+
+def wrong_conditions(db: OpenDatabase, filters: Iterable[Filter]) -> list[ConfigError]:
+    """Return the errors of the filters whose condition is not one expression."""
+    found = (wrong_condition(db, one.table, one.where) for one in filters)
+    return [error for error in found if error is not None]
 
 
 def unreadable_main_tables(db: OpenDatabase, catalog: Catalog) -> frozenset[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeVar
 
 from sqlalchemy import Connection
@@ -44,6 +45,7 @@ from eventlog.publisher.context.context import (
 from eventlog.publisher.context.observer import Measured
 from eventlog.publisher.declared.class_trial import unwritable_classes
 from eventlog.publisher.declared.configured_classes import (
+    accepted_tables,
     available_catalog,
     captured_tables,
     class_names,
@@ -433,7 +435,8 @@ def _classes(case: Case) -> Iterator[Finding]:
                 yield Finding("class_without_key", "info", warning, fix)
             listed = class_names(case.config)[1]
             catalog = available_catalog(declared, database, case.log.table)
-            catalog = with_tried_conditions(case.db, catalog)
+            accepted = partial(accepted_tables, case.log, case.config)
+            catalog = with_tried_conditions(case.db, catalog, accepted)
             refused, known = shown_by_generated(case.log, case.config, catalog, case.consumer)
             case.catalog = catalog.without(refused) if refused else catalog
             for shown in known:

@@ -56,6 +56,7 @@ from eventlog.publisher.declared import (
     record_consumer_start,
     settle_epoch,
     unreadable_main_tables,
+    wrong_conditions,
 )
 from eventlog.publisher.ledger import SetLedger
 from eventlog.spark.changes.change_offsets import Offset
@@ -473,6 +474,8 @@ class ChangeLog:
             options,
             values,
         )
+        for wrong in wrong_conditions(log.db, filters_of(self._config)) if known is None else ():
+            _log.warning("%s. It is used if the checkpoint has it", wrong)
         self._classes = classes, classes.catalog(), pack(classes)
         self._fingerprint = known
 
@@ -497,6 +500,9 @@ class ChangeLog:
             absent.discard(shown_ranges(log, [(1, removed)]))
         log.db.make_durable()
         self._refuse_shown(log, NO_MASKS)
+        assert self._config is not None  # the log is open
+        if wrong := wrong_conditions(log.db, filters_of(self._config)):
+            raise together(wrong)
         return self._offset(log, done, None, absent)
 
     def _first_set(self, log: OpenLog) -> RecordSet:

@@ -9,6 +9,7 @@ parameters.
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -135,6 +136,9 @@ class Dialect(SqlDatabase):
     for databases whose times are too coarse for this order (spec/event-log.md 10). None = times are
     fine enough.
     """
+
+    condition_token: ClassVar[re.Pattern[str]]
+    """What matches one token in a condition of a user, as ``why_not_one`` needs it."""
 
     def bindable(self, sql: str) -> str:
         """Return SQL text with the escapes that a statement with parameters needs."""

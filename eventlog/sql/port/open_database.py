@@ -34,6 +34,7 @@ from eventlog.sql.port.sql_files import (
     fetch_chunks,
     run_as_it_stands,
 )
+from eventlog.sql.sql_text import why_not_one
 
 if TYPE_CHECKING:
     from eventlog.sql.port.open_log import OpenLog
@@ -59,6 +60,12 @@ class OpenDatabase(ABC):
         return self.dialect.open(connection)
 
     # The session
+
+    def why_not_one(self, condition: str) -> str | None:
+        """Return why a user's condition is not one expression, as this session reads it; None if it
+        is one (spec/event-log.md 15.2).
+        """
+        return why_not_one(condition, self.dialect.condition_token)
 
     def begin_publishing(self) -> None:
         """Set up what only a publisher's session needs, such as a time-out for a silent server."""

@@ -17,7 +17,7 @@ from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog
 from eventlog.core.catalog.filters import Filter, digest_of
 from eventlog.core.catalog.masks import HASH
-from eventlog.errors import first_of, number_of
+from eventlog.errors import first_of, number_of, together
 from eventlog.exit_codes import ExitCode
 from eventlog.publisher.declared import (
     filters_of,
@@ -25,6 +25,7 @@ from eventlog.publisher.declared import (
     shown_by_generated,
     tried_catalog,
     without_hashes,
+    wrong_conditions,
 )
 from eventlog.publisher.inspect import renew_recorded
 from eventlog.publisher.ledger import LOCK_WAIT, ledger_of, lock_within
@@ -94,6 +95,10 @@ def _accept(
     catalog = tried_catalog(log, without_hashes(config))
     before = accepted_filters(log, consumer)
     is_changed = before.digest != digest_of(filters)
+    changed = before.changed(filters)
+    tried = [one for one in filters if is_changed and (changed is None or one.table in changed)]
+    if wrong := wrong_conditions(log.db, tried):
+        raise together(wrong)
     is_new = consumer is not None and not has_consumer(log, consumer)
     refused, _ = shown_by_generated(log, config, catalog, consumer)
     catalog = catalog.without(refused) if refused else catalog

@@ -5,6 +5,7 @@ first load.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -32,6 +33,8 @@ from eventlog.sql import resync as batches
 from eventlog.sql.port import Addition, OpenLog, Purpose, ResyncBatch, Selection, as_database_errors
 from eventlog.sql.readers import highest_row
 from eventlog.sql.resync import Unfinished, WriteBatch
+
+_log = logging.getLogger("eventlog.publisher")
 
 SHOWN: Final = 20
 """The maximum number of invalid lines and missing keys to name; the rest are counted."""
@@ -109,6 +112,7 @@ def run_resync(context: CommandContext, request: Resync, config: Config) -> Comm
                 opened.log, selection, resume=request.resume, restart=request.restart
             )
             report.resumed_at = entry.reached
+            _check_where(opened, selection, entry)
             most = batch_size(request.size, request.rate)
             if request.deletes:
                 write, total = _deleted_writer(opened, entry, report, most, files)
@@ -177,6 +181,19 @@ def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Ope
             batches.check_table(log)
         log.check_rights(Purpose.RESYNC, *([Addition.POSITION] if resumable else []))
         yield Opened(log, catalog, cls)
+
+
+def _check_where(opened: Opened, selection: Selection, entry: Unfinished) -> None:
+    """Raise ConfigError if --where is not one condition; log a warning if this resync has begun
+    with it.
+    """
+    why = None if selection.where is None else opened.log.db.why_not_one(selection.where)
+    if why is None:
+        return
+    message = f"--where {selection.where} is not one condition: {why}"
+    if entry.reached is None:
+        raise ConfigError(message)
+    _log.warning("%s. It is used because this resync has begun with it", message)
 
 
 def _supersede(opened: Opened, selection: Selection, report: Report, after: int) -> None:

@@ -89,6 +89,7 @@ class Family(FamilySessions, FamilyObjects):
     quote = staticmethod(text.quote_identifier)
     value_text = staticmethod(text.value_text)
     bindable = staticmethod(text.bindable)
+    condition_token = text.CONDITION_TOKEN
     values_statement = staticmethod(values_statement)
 
     def bind(self, name: str) -> str:

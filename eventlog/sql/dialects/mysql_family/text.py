@@ -56,6 +56,17 @@ def bindable(sql: str) -> str:
     return sql.replace("%", "%%")
 
 
+CONDITION_TOKEN: Final = re.compile(
+    r"""'(?:[^'\\]++|\\.|'')*'(?!')|"[^"]*+"|`[^`]*+`"""
+    r"|(?P<nothing>\s+|--(?=[\x00-\x20\x7f]|\Z)[^\n]*+|#[^\n]*+|/\*(?!M?!).*?\*/)"
+    r"|(?P<sign>[();])|(?!['\"`]|/\*).",
+    re.DOTALL,
+)
+"""What matches one token in a condition of a user (``why_not_one``), in the sql_mode of our
+sessions. A comment whose text some versions run matches nothing.
+"""
+
+
 def field(row: str, column: Column) -> str:
     """Return SQL of a column of a row, such as OLD.`id`."""
     return f"{row}.{quote_identifier(column.name)}"

@@ -104,6 +104,7 @@ class Oracle(OracleSessions, OracleObjects):
     fold_name = staticmethod(text.fold_name)
     spelled = staticmethod(text.spelled)
     value_text = staticmethod(text.value_text)
+    condition_token = text.CONDITION_TOKEN
     values_statement = staticmethod(values_statement)
 
     def open(self, connection: Connection) -> OracleDatabase:

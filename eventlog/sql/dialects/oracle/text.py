@@ -24,6 +24,13 @@ from eventlog.sql.port.sql_files import key_parts, literal, quoted_unless
 MAX_IDENTIFIER: Final = 128
 """The maximum length of a name in bytes, since Oracle 12.2."""
 _UPPER: Final = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
+CONDITION_TOKEN: Final = re.compile(
+    r"""[nN]?[qQ]'(?:\[.*?\]'|\(.*?\)'|\{.*?\}'|<.*?>'|(?P<mark>[^\s\[({<]).*?(?P=mark)')"""
+    r"""|'[^']*+'|"[^"]*+"|(?![nN]?[qQ]')[^\W\d][\w$#]*+"""
+    r"|(?P<nothing>\s+|--[^\n]*+|/\*.*?\*/)|(?P<sign>[();])|(?!['\"]|/\*|[nN]?[qQ]').",
+    re.DOTALL,
+)
+"""What matches one token in a condition of a user (``why_not_one``)."""
 
 
 def quote_identifier(name: str) -> str:

@@ -103,6 +103,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     partitioning = PostgresPartitioning()
     fold_name = staticmethod(text.fold_name)
     bindable = staticmethod(text.bindable)
+    condition_token = text.CONDITION_TOKEN
     value_text = staticmethod(text.value_text)
     column_types: ClassVar = {
         "integer": sa.BigInteger(),

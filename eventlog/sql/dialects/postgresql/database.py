@@ -32,7 +32,14 @@ from eventlog.sql.dialects.postgresql.objects import (
 )
 from eventlog.sql.dialects.postgresql.rights import denied
 from eventlog.sql.dialects.postgresql.search_path import unsafe_schemas
-from eventlog.sql.dialects.postgresql.text import SEARCH_PATH, adopt, array_of, shows_names
+from eventlog.sql.dialects.postgresql.text import (
+    CONDITION_TOKEN,
+    ESCAPING_TOKEN,
+    SEARCH_PATH,
+    adopt,
+    array_of,
+    shows_names,
+)
 from eventlog.sql.dialects.postgresql.transaction_ids import HAS_COLUMN
 from eventlog.sql.dialects.postgresql.unreadable import (
     all_texts,
@@ -75,6 +82,7 @@ from eventlog.sql.port.sql_files import (
     statements,
     without_collector,
 )
+from eventlog.sql.sql_text import why_not_one
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.postgresql import PostgreSQL
@@ -112,6 +120,11 @@ class PostgresDatabase(OpenDatabase):
 
     def log(self, table: LogTable) -> PostgresLog:
         return PostgresLog(self, table)
+
+    def why_not_one(self, condition: str) -> str | None:
+        session: Any = self.connection.connection.dbapi_connection
+        is_plain = session.info.parameter_status("standard_conforming_strings") != "off"
+        return why_not_one(condition, CONDITION_TOKEN if is_plain else ESCAPING_TOKEN)
 
     def denied(self) -> list[str]:
         return denied(self.connection)

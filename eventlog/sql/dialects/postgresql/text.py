@@ -58,6 +58,33 @@ def bindable(sql: str) -> str:
     return sql.replace("%", "%%")
 
 
+_LETTER: Final = r"A-Za-z_\x80-\U0010ffff"
+_TAG: Final = rf"(?:[{_LETTER}][0-9{_LETTER}]*+)?"
+_ESCAPED: Final = r"'(?:[^'\\]++|\\.|'')*'(?!')"
+# Strings on several lines are one string. All its parts have backslashes as the first part has.
+_CONTINUED: Final = r"(?:[ \t\f\v]|--[^\n\r]*+)*[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*+[\n\r])*(?=')"
+
+
+def _condition_token(prefix: str, plain: str) -> re.Pattern[str]:
+    """Return what matches a token. ``prefix`` comes before a string with backslashes; ``plain``
+    matches the other strings.
+    """
+    escaped = rf"{prefix}{_ESCAPED}(?:{_CONTINUED}{_ESCAPED})*(?!{_CONTINUED})"
+    return re.compile(
+        rf"""{escaped}{plain}|"[^"]*+"|\$(?P<tag>{_TAG})\$.*?\$(?P=tag)\$"""
+        rf"|(?![eE]')[{_LETTER}][$0-9{_LETTER}]*+"
+        r"|(?P<nothing>\s+|--[^\n\r]*+)|(?P<nested>/\*)|(?P<sign>[();])"
+        rf"|(?!['\"]|[eE]'|\${_TAG}\$).",
+        re.DOTALL,
+    )
+
+
+CONDITION_TOKEN: Final = _condition_token("[eE]", "|'[^']*+'")
+"""What matches one token in a condition of a user (``why_not_one``)."""
+ESCAPING_TOKEN: Final = _condition_token("[eE]?", "")
+"""The same without ``standard_conforming_strings``: a backslash escapes in every string."""
+
+
 def new_time(*, is_zoned: bool) -> str:
     """Return SQL of the present time in the form that event_time takes."""
     # A column with a zone gets a value with a zone: a time without a zone would be read in the

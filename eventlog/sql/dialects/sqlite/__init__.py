@@ -56,6 +56,7 @@ class SQLite(SQLiteSessions, SQLiteObjects):
     local_now = strftime("'now', 'localtime'")
     utc_now = f"({UTC_NOW})"
     value_text = staticmethod(text.value_text)
+    condition_token = text.CONDITION_TOKEN
 
     def open(self, connection: Connection) -> SQLiteDatabase:
         return SQLiteDatabase(connection, self)

@@ -36,6 +36,14 @@ def with_strict_names(sql: str) -> str:
     return _QUOTED.sub(strict, sql)
 
 
+CONDITION_TOKEN: Final = re.compile(
+    r"""'[^']*+'|"[^"]*+"|`[^`]*+`|\[[^\]]*+\]"""
+    r"|(?P<nothing>\s+|--[^\n]*+|/\*.*?\*/)|(?P<sign>[();])|(?!['\"`\[]|/\*).",
+    re.DOTALL,
+)
+"""What matches one token in a condition of a user (``why_not_one``)."""
+
+
 def strftime(arguments: str) -> str:
     """Return SQL of a time in the form of event_time; NULL for a value that is not a time."""
     return f"strftime('%Y-%m-%d %H:%M:%f', {arguments})"
