@@ -7,7 +7,7 @@ An error has its own class only if code catches it by class. The other errors of
 
     EventlogError
      |__ ConfigError           configuration or usage is wrong          (exit code 2)
- |    |__ BadQuestion      a question about something that cannot exist
+     |    |__ BadQuestion      a question about something that cannot exist
      |__ RowError              one row of the log is invalid: status E, other rows continue
      |    |__ BadTableKey      a table_key that violates its grammar or its class
      |    |                                                       (spec/event-log.md 4.2)
@@ -19,7 +19,7 @@ An error has its own class only if code catches it by class. The other errors of
      |    |    |__ NoLogTable  the log does not exist
      |    |    |    |__ NoSchema  its schema does not exist
      |    |    |__ NoSuchRow   the log does not have the row
- |    |    |__ NoInternalTable  the log lacks an internal table
+     |    |    |__ NoInternalTable  the log lacks an internal table
      |    |__ PublisherAlreadyRunning the log is already being published
      |    |    |__ ConsumerRuns another process already runs as this consumer
      |    |    |__ LostSession  the session that this publisher lost still holds its lock

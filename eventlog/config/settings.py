@@ -35,6 +35,7 @@ from eventlog.core.options import (
     BOOLEAN,
     FLAG,
     MANY,
+    NAME,
     NAMES,
     PATH,
     REQUIRED,
@@ -313,7 +314,7 @@ class FormatSettings:
 class WatchSettings(CheckedOptions):
     """A ``[[watch]]``: a table or a view whose changes triggers log (spec/triggers.md 1, 3, 7)."""
 
-    table: str | None = option(None, TEXT, "table to watch", example="usr")
+    table: str | None = option(None, NAME, "table to watch", example="usr")
     tables: Names | None = option(
         None,
         NAMES,
@@ -324,7 +325,7 @@ class WatchSettings(CheckedOptions):
     exclude_tables: Names = option(
         (), NAMES, "with tables: names and patterns of tables to leave out", example=["tmp_*"]
     )
-    view: str | None = option(None, TEXT, "or view to watch (direct model)", example="view_usr")
+    view: str | None = option(None, NAME, "or view to watch (direct model)", example="view_usr")
     renamed_from: Names = option(
         (),
         NAMES,
@@ -423,7 +424,7 @@ class MaskSettings(CheckedOptions):
     """
 
     table: str = option(
-        REQUIRED, TEXT, "table or view, or a child table, that has the columns", example="customer"
+        REQUIRED, NAME, "table or view, or a child table, that has the columns", example="customer"
     )
     columns: Names = option(REQUIRED, NAMES, "columns to mask", example=["email", "phone"])
     how: str = option(
@@ -451,7 +452,7 @@ class FilterSettings(CheckedOptions):
     """
 
     table: str = option(
-        REQUIRED, TEXT, "table or view of which the receiver gets some objects", example="orders"
+        REQUIRED, NAME, "table or view of which the receiver gets some objects", example="orders"
     )
     where: str = option(
         REQUIRED,

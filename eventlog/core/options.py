@@ -458,6 +458,7 @@ def toml_or(plain: Callable[[str], Any]) -> Callable[[str], Any]:
 ANY: Final = OptionKind(lambda value: value, "any value")
 STRING: Final = OptionKind(_parse_string, "a text")
 TEXT: Final = OptionKind(_parse_text, "text that is not empty")
+NAME: Final = OptionKind(parse_name, "text that is not empty")
 FLAG: Final = OptionKind(instance_of(bool), "true | false", json.loads)
 BOOLEAN: Final = OptionKind(parse_boolean, "1 yes true / 0 no false")
 PATH: Final = OptionKind(_parse_path, "a path")

@@ -124,6 +124,13 @@ def test_a_table_whose_name_is_no_text_is_passed_over(tmp_path: Path) -> None:
     assert len(get(tmp_path, tables={})) == 2
 
 
+def test_a_table_whose_name_is_too_long_for_a_directory_is_passed_over(tmp_path: Path) -> None:
+    report = Report()
+    FORMAT.write([tag(0), tag(0)._replace(table="n" * 300), tag(0)], str(tmp_path), {}, report)
+    assert (report.written, report.counters) == (2, {"not_expressible": 1})
+    assert len(get(tmp_path, tables={})) == 2
+
+
 def test_files_are_as_the_specification_requires(tmp_path: Path) -> None:
     put(tmp_path, CHANGES[:2])
     (part,) = (tmp_path / "app.item__ct").iterdir()

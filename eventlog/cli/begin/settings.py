@@ -38,14 +38,24 @@ from eventlog.config.settings import (
     listed_options,
     variable,
 )
-from eventlog.core.options import BOOLEAN, NAMES, PATH, REQUIRED, TEXT, WEB_URL, options_of, toml
+from eventlog.core.options import (
+    BOOLEAN,
+    NAME,
+    NAMES,
+    PATH,
+    REQUIRED,
+    TEXT,
+    WEB_URL,
+    options_of,
+    toml,
+)
 from eventlog.errors import ConfigError, number_of, together
 
 if TYPE_CHECKING:
     from eventlog.core.catalog import Database, Table
     from eventlog.sql.log_table import LogTable
 
-SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB_URL)
+SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAME, NAMES, PATH, TEXT, URL, WEB_URL)
 """The kinds of options whose default values already show which values are allowed."""
 
 

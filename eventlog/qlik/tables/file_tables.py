@@ -16,6 +16,7 @@ table.
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +31,7 @@ from urllib.parse import unquote
 
 from eventlog.changes.format import Report
 from eventlog.core.clock import random_hex
-from eventlog.errors import ConfigError, FormatError, NotExpressible, with_location
+from eventlog.errors import ConfigError, FormatError, NotExpressible, shown, with_location
 from eventlog.files import compression
 from eventlog.files.atomic import sync_path
 from eventlog.files.tabular import (
@@ -100,6 +101,17 @@ class TableFiles(NamedTuple):
 
 
 # --- names ----------------------------------------------------------------------------------------
+
+
+def _check_length(folder: Path, table: str) -> None:
+    """Raise NotExpressible if the file system has no directory with a name of this length."""
+    try:
+        folder.stat()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise NotExpressible(
+                f"the name of {table} is too long for the directory {shown(folder.name)}"
+            ) from None
 
 
 def file_name(schema: str | None, table: str) -> str:
@@ -419,6 +431,7 @@ class FileStore:
     def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> WriteRows:
         options, name = self._options, full_name(schema, table)
         folder = self._directory / f"{file_name(schema, table)}{options.suffix}"
+        _check_length(folder, name)
         layout = layout_of_new(schema, table, columns, options)
         mask_form: MaskForm = "binary" if options.file_format == "parquet" else "text"
         stored = layout.for_each(columns, partial(_header_column, mask_form), lambda column: column)

@@ -747,3 +747,19 @@ def test_doctor_names_the_triggers_of_a_table_that_is_gone(
     for statement in finding["fix"][1].removeprefix("or ").split("; "):
         owned.run(statement)
     owned.run("ALTER TABLE other RENAME TO another", "DELETE FROM phone")
+
+
+def test_a_pattern_finds_a_table_whose_name_ends_with_a_blank(tmp_path: Path) -> None:
+    file = tmp_path / "app.db"
+    with closing(sqlite3.connect(file)) as conn:
+        conn.execute('CREATE TABLE "ends with a blank " (id integer PRIMARY KEY)')
+    toml = tmp_path / "eventlog.toml"
+    toml.write_text(f'[database]\nurl = "sqlite:///{file}"\n[[watch]]\ntables = ["*"]\n')
+    command = ["--quiet", "--config", str(toml)]
+    assert run([*command, "db", "upgrade"]) == 0
+    assert run([*command, "triggers", "apply"]) == 0
+    with closing(sqlite3.connect(file)) as conn:
+        conn.execute('INSERT INTO "ends with a blank " VALUES (1)')
+        conn.commit()
+        found = conn.execute("SELECT DISTINCT table_name FROM eventlog").fetchall()
+    assert found == [("ends with a blank ",)]
