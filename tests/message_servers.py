@@ -29,13 +29,13 @@ PATIENCE = 30.0
 """Seconds that a test would wait for a server."""
 
 
-def program(name: str) -> str:
-    """The path of a server's program, without which a test is skipped, or fails if
-    EVENTLOG_TEST_SERVERS is set.
+def program(name: str, package: str = "") -> str:
+    """The path of a program of Debian's package (named like it if not given), without which a test
+    is skipped, or fails if EVENTLOG_TEST_SERVERS is set.
     """
     path = shutil.which(name, path="/usr/lib/rabbitmq/bin:/usr/sbin") or shutil.which(name)
     if path is None:
-        reason = f"{name} is not installed: install Debian's package {name}"
+        reason = f"{name} is not installed: install Debian's package {package or name}"
         if os.environ.get("EVENTLOG_TEST_SERVERS"):
             pytest.fail(reason)
         pytest.skip(reason)

@@ -70,11 +70,11 @@ def nats_server(directory: Path) -> Iterator[Server]:
         yield server
 
 
-def asked(server: Server, question: Any) -> Any:
-    """The answer to a coroutine function of JetStream's context."""
+def asked(server: Server, question: Any, password: str = "admin") -> Any:
+    """The answer to a coroutine function of JetStream's context, asked by the user admin."""
 
     async def ask() -> Any:
-        client = await nats.connect(url(server), user="admin", password="admin")
+        client = await nats.connect(url(server), user="admin", password=password)
         try:
             return await question(client.jetstream())
         finally:

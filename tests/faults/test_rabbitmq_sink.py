@@ -70,15 +70,23 @@ DEFINITIONS = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    path, directory = program("rabbitmq-server"), tmp_path_factory.mktemp("rabbitmq")
-    names, files = free_port(), server_files(directory)
+    directory = tmp_path_factory.mktemp("rabbitmq")
+    files = server_files(directory)
     (directory / "definitions.json").write_text(json.dumps(DEFINITIONS))
-    (directory / "plugins").write_text("[].\n")
     (directory / "rabbitmq.conf").write_text(
         f"load_definitions = {directory}/definitions.json\nmax_message_size = {MOST}\n"
         f"heartbeat = 2\nlisteners.ssl.default = {TLS_PORT}\n"
         f"ssl_options.certfile = {files.certificate}\nssl_options.keyfile = {files.certificate}\n"
     )
+    with rabbitmq_server(directory) as server:
+        yield server
+
+
+@contextmanager
+def rabbitmq_server(directory: Path) -> Iterator[Server]:
+    """A server with the configuration rabbitmq.conf of a directory."""
+    path, names = program("rabbitmq-server"), free_port()
+    (directory / "plugins").write_text("[].\n")
 
     def environment(port: int, directory: Path) -> dict[str, str]:
         return {
