@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,9 +24,12 @@ import sqlalchemy as sa
 from processes import start
 from publishers import make_log, process, write
 from shared import execute, statuses, wait_until
+from standardwebhooks import Webhook
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "receivers"
 SOURCE = "/hr/public/eventlog"
+SECRET, OTHER = "whsec_" + "c2lnbmVk" * 4, "whsec_" + "b3RoZXJz" * 4
+LIMIT = 16 * 2**20
 
 
 def of_sqlite(file: Path) -> list[str]:
@@ -45,17 +49,17 @@ class Language(NamedTuple):
     """``command`` starts a receiver; ``kept`` reads the ids of its file, in the order in which they
     were kept.
 
-    ``is_binary``: it takes an event a request, with the id in a header.
+    ``is_single``: it takes one event per request.
     """
 
     command: Sequence[str]
     kept: Callable[[Path], list[str]]
-    is_binary: bool = False
+    is_single: bool = False
 
 
 PYTHON = Language((sys.executable, str(EXAMPLES / "python" / "receiver.py")), of_sqlite)
 NODE = Language(("node", str(EXAMPLES / "node" / "receiver.mjs")), of_lines)
-JAVA = Language(("java", str(EXAMPLES / "java" / "Receiver.java")), of_tabs, is_binary=True)
+JAVA = Language(("java", str(EXAMPLES / "java" / "Receiver.java")), of_tabs, is_single=True)
 LANGUAGES = [
     pytest.param(
         PYTHON,
@@ -83,7 +87,8 @@ def started(
     command = [*language.command, str(file), str(port), str(seconds)]
     # A virtual machine that compiles and collects little starts in less time.
     lean = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-    with start(command, env=os.environ | lean, stdout=subprocess.PIPE, text=True) as running:
+    given = os.environ | lean | {"EVENTLOG_SINK_SIGNING_SECRET": SECRET}
+    with start(command, env=given, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         try:
             yield running, int(running.stdout.readline().split()[-1])
@@ -93,26 +98,29 @@ def started(
 
 def post(language: Language, port: int, *events: dict[str, object]) -> list[int]:
     """Post events as the publisher does, the statuses of the responses."""
-    requests = []
-    for event in events if language.is_binary else [()]:
-        headers = {
-            f"ce-{name}": str(value) for name, value in dict(event).items() if name != "data"
-        }
-        body = json.dumps(dict(event).get("data") if language.is_binary else events)
-        headers["Content-Type"] = (
-            "application/json" if language.is_binary else "application/cloudevents-batch+json"
-        )
-        url = f"http://127.0.0.1:{port}/events"
-        requests.append(urllib.request.Request(url, body.encode(), headers, method="POST"))
-    found = []
-    for request in requests:
-        try:
-            with urllib.request.urlopen(request, timeout=60) as response:
-                found.append(response.status)
-        except urllib.error.HTTPError as error:
-            with error:
-                found.append(error.code)
-    return found
+    bodies = [json.dumps(one).encode() for one in (events if language.is_single else [events])]
+    return [post_body(port, body, signed(body)) for body in bodies]
+
+
+def signed(body: bytes, secret: str = SECRET, age: timedelta = timedelta(0)) -> dict[str, str]:
+    """The headers of a signature."""
+    moment = datetime.now(UTC) - age
+    return {
+        "webhook-id": "msg_1", "webhook-timestamp": str(int(moment.timestamp())),
+        "webhook-signature": Webhook(secret).sign("msg_1", moment, body.decode()),
+    }  # fmt: skip
+
+
+def post_body(port: int, body: bytes, headers: dict[str, str]) -> int:
+    url = f"http://127.0.0.1:{port}/events"
+    request = urllib.request.Request(url, body, headers, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            code: int = response.status
+    except urllib.error.HTTPError as error:
+        with error:
+            code = error.code
+    return code
 
 
 def event(number: int) -> dict[str, object]:
@@ -136,7 +144,7 @@ def test_event_is_kept_once_also_after_a_kill_in_the_middle_of_a_line_and_refuse
         without_id = {name: value for name, value in event(1).items() if name != "id"}
         assert post(language, port, without_id, event(6))[0] == 422  # a batch is refused whole
         assert set(post(language, port, event(7))) == {204}
-    kept = ["6"] if language.is_binary else []
+    kept = ["6"] if language.is_single else []
     assert language.kept(file) == ["1", "2", "3", "4", "5", *kept, "7"]
 
 
@@ -147,6 +155,27 @@ def test_a_request_is_dropped_when_its_time_is_over(language: Language, tmp_path
     with started(language, file, seconds=0) as (_, port):
         assert set(post(language, port, event(1))) == {503}
     assert language.kept(file) == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_body_without_the_publishers_signature_or_over_the_limit_is_refused(
+    language: Language, tmp_path: Path
+) -> None:
+    file, old = tmp_path / "kept", timedelta(minutes=6)
+    events = [event(1) | {"data": "x" * 100}]
+    body = json.dumps(events[0] if language.is_single else events).encode()
+    large = body.replace(b"x" * 100, b"x" * LIMIT)
+    with started(language, file) as (_, port):
+        for headers in (
+            {}, signed(body, OTHER), signed(body + b" "), signed(body, age=old), signed(body, age=-old),
+            signed(body) | {"webhook-id": "msg_2"}, signed(body) | {"webhook-timestamp": "now"},
+            signed(body) | {"webhook-signature": "v1, v1,é"},
+        ):  # fmt: skip
+            assert post_body(port, body, headers) == 401
+        assert post_body(port, large, signed(large)) == 413
+        assert language.kept(file) == []
+        two = f"{signed(body, OTHER)['webhook-signature']} {signed(body)['webhook-signature']}"
+        assert post_body(port, body, signed(body) | {"webhook-signature": two}) == 204
 
 
 @pytest.fixture
@@ -169,7 +198,7 @@ FIRST, *OTHERS = LANGUAGES
     ],
 )
 def test_each_event_of_a_publisher_is_kept_once_though_the_receiver_is_killed_and_all_comes_again(
-    language: Language, log: sa.Engine, tmp_path: Path
+    language: Language, log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, most = tmp_path / "kept", 60
 
@@ -182,8 +211,9 @@ def test_each_event_of_a_publisher_is_kept_once_though_the_receiver_is_killed_an
             "sink__type": "http",
             "sink__url": f"http://127.0.0.1:{port}/events",
             "format__type": "cloudevents",
-            **({"format__cloudevents__mode": "binary"} if language.is_binary else {}),
+            **({"format__cloudevents__mode": "structured"} if language.is_single else {}),
         }
+        monkeypatch.setenv("EVENTLOG_SINK_SIGNING_SECRET", SECRET)
         often = {"batch_size": 3, "retry_initial": 0.05, "retry_max": 0.5, "polling_interval": 1}
         with process(log, tmp_path, **often, **options) as publisher:
             wait_until(lambda: len(language.kept(file)) > 5, "some events are kept")

@@ -12,14 +12,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
+from http.client import HTTPConnection
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 import sqlalchemy as sa
 from documents import ROOT, fenced
 from shared import url_of
+from standardwebhooks import Webhook
 
 from eventlog import cli
 from eventlog.config.load import load
@@ -33,6 +38,7 @@ from eventlog.publisher.sinks.python import CallableSink
 from eventlog.sql import migrations
 
 PAGE = ROOT / "docs" / "guides" / "receivers.md"
+SECRET = "whsec_" + "c2lnbmVk" * 4
 CONFIG = """
 [database]
 schema_name = "hr"
@@ -79,6 +85,7 @@ def hr(
 ) -> Iterator[sa.Engine]:
     """The sample with its log and triggers, and a configuration in the current directory."""
     monkeypatch.setenv("EVENTLOG_SINK_URL", "http://localhost/")
+    monkeypatch.setenv("EVENTLOG_SINK_SIGNING_SECRET", SECRET)
     Path("eventlog.toml").write_text(CONFIG, encoding="utf-8")
     with filled_database(install) as database:
         monkeypatch.setenv("EVENTLOG_DATABASE_URL", url_of(database))
@@ -105,7 +112,11 @@ def receiver(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     file = tmp_path / "objects.sqlite"
     command = [sys.executable, str(ROOT / "docs/examples/receiver.py"), str(file), "0"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        command,
+        env=os.environ | {"EVENTLOG_SINK_SIGNING_SECRET": SECRET},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ) as process:
         assert process.stdout is not None
         try:
@@ -163,6 +174,41 @@ def test_the_example_receiver_applies_nothing_when_the_time_of_a_request_is_over
         assert db.execute("SELECT * FROM applied").fetchall() == []
 
 
+def test_the_example_receiver_refuses_what_is_not_signed_or_too_long(
+    receiver: tuple[str, Path],
+) -> None:
+    url, file = receiver
+    body = b'<nds><input><add event-id="7"><association>idu=1</association></add></input></nds>'
+    moment, other = datetime.now(UTC), "whsec_" + "b3RoZXJz" * 4
+
+    def answer(signed: bytes = body, secret: str = SECRET, **headers: str) -> int:
+        given = {
+            "webhook-id": "msg_1", "webhook-timestamp": str(int(moment.timestamp())),
+            "webhook-signature": Webhook(secret).sign("msg_1", moment, signed.decode()),
+        }  # fmt: skip
+        request = Request(url, body, given | {f"webhook-{k}": v for k, v in headers.items()})
+        try:
+            with urlopen(request, timeout=60) as response:
+                return int(response.status)
+        except HTTPError as error:
+            with error:
+                return error.code
+
+    assert {
+        answer(body + b" "), answer(secret=other), answer(id="msg_2"), answer(timestamp="now"),
+        answer(timestamp="1"), answer(signature=""), answer(signature="v1,é"),
+    } == {401}  # fmt: skip
+    address = url.removeprefix("http://").removesuffix("/xds")
+    with closing(HTTPConnection(address, timeout=60)) as connection:
+        connection.putrequest("POST", "/xds")
+        connection.putheader("Content-Length", str(16 * 2**20 + 1))
+        connection.endheaders()
+        assert connection.getresponse().status == 413
+    assert objects(file) == {}
+    assert answer() == 200
+    assert objects(file) == {"idu=1": {}}
+
+
 def test_the_example_receiver_applies_an_event_that_comes_again_once_only(
     hr: sa.Engine, receiver: tuple[str, Path]
 ) -> None:
@@ -174,7 +220,7 @@ def test_the_example_receiver_applies_an_event_that_comes_again_once_only(
     )
     config = load(Path("eventlog.toml"), os.environ)
     documents = []
-    with closing(HttpSink(HttpOptions(url), answer_form("xds"))) as sink:
+    with closing(HttpSink(HttpOptions(url, signing_secret=SECRET), answer_form("xds"))) as sink:
         with open_context(config, Counters()) as context:
             keep = CallableSink(lambda body, events: documents.append((body, events)), "keep")
             publish_once(context, keep)
@@ -210,7 +256,7 @@ def test_the_example_receiver_takes_a_heartbeat_and_several_documents_at_once(
     config = load(Path("eventlog.toml"), os.environ)
     with (
         open_context(config, Counters()) as context,
-        closing(HttpSink(HttpOptions(url), answer_form("xds"))) as sink,
+        closing(HttpSink(HttpOptions(url, signing_secret=SECRET), answer_form("xds"))) as sink,
     ):
         assert sink.send(Document(2, 1, (), context.output.heartbeat)).results == {}
 

@@ -9,28 +9,47 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.security.GeneralSecurityException;
+import java.security.MessageDigest;
+import java.util.Base64;
+import java.util.HashMap;
 import java.util.HashSet;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Executors;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import javax.crypto.Mac;
+import javax.crypto.spec.SecretKeySpec;
 
 /**
- * Receives changes as CloudEvents with nothing but the JDK, and keeps each event once, by its id, in a file.
+ * Receives signed CloudEvents with nothing but the JDK, and keeps each event once, by its id, in a file.
  *
- * <pre>java Receiver.java events.tsv 8080 20</pre>
+ * <pre>export EVENTLOG_SINK_SIGNING_SECRET=whsec_... # for the publisher as well
+ * java Receiver.java events.tsv 8080 20</pre>
  *
  * 20 is the number of seconds after which a request is dropped: less than sink.timeout, after which the publisher sends
  * its event again.
  *
  * In eventlog.toml: [sink] type = "http", url = "http://localhost:8080/events"; [format] type = "cloudevents",
- * mode = "binary": an event a request, its id in a header, so that no JSON has to be read here.
+ * mode = "structured": one event per request, whole in the body, which alone is signed.
  */
 public class Receiver {
+    /** The most bytes of an event. */
+    private static final int LIMIT = 16 << 20;
+
+    /** A text, a bracket, or what stands between them. */
+    private static final Pattern TOKEN = Pattern.compile("\"((?:[^\"\\\\]|\\\\.)*+)\"|[\\[\\]{}:,]|[^\\[\\]{}:,\"]++");
+
+    private final SecretKeySpec secret;
+
     private final FileChannel file;
     private final Set<String> known = new HashSet<>();
 
     private final long patience;
 
-    Receiver(Path path, double seconds) throws IOException {
+    Receiver(Path path, double seconds, String secret) throws IOException {
+        this.secret = new SecretKeySpec(Base64.getDecoder().decode(secret.replace("whsec_", "")), "HmacSHA256");
         patience = (long) (seconds * 1e9);
         file = FileChannel.open(path, StandardOpenOption.CREATE, StandardOpenOption.READ, StandardOpenOption.WRITE);
         String kept = Files.readString(path, StandardCharsets.ISO_8859_1);
@@ -40,11 +59,59 @@ public class Receiver {
         kept.substring(0, end).lines().forEach(line -> known.add(line.substring(0, line.lastIndexOf('\t'))));
     }
 
+    /** Whether the publisher signed this body in the last five minutes (Standard Webhooks). */
+    private boolean isSigned(HttpExchange exchange, byte[] body) {
+        String moment = exchange.getRequestHeaders().getFirst("webhook-timestamp");
+        String given = exchange.getRequestHeaders().getFirst("webhook-signature");
+        if (given == null || moment == null || !moment.matches("\\d{1,12}")
+                || Math.abs(System.currentTimeMillis() / 1000 - Long.parseLong(moment)) > 300) {
+            return false;
+        }
+        try {
+            Mac mac = Mac.getInstance("HmacSHA256");
+            mac.init(secret);
+            String id = exchange.getRequestHeaders().getFirst("webhook-id");
+            mac.update((id + "." + moment + ".").getBytes(StandardCharsets.UTF_8));
+            byte[] expected = ("v1," + Base64.getEncoder().encodeToString(mac.doFinal(body))).getBytes();
+            boolean found = false;
+            for (String one : given.split(" ")) {
+                found |= MessageDigest.isEqual(expected, one.getBytes());
+            }
+            return found;
+        } catch (GeneralSecurityException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    /** The members of a JSON object that are texts, as they are written there. */
+    private static Map<String, String> texts(String json) {
+        Map<String, String> found = new HashMap<>();
+        Matcher token = TOKEN.matcher(json);
+        String name = null;
+        boolean isValue = false;
+        for (int depth = 0; token.find(); ) {
+            String text = token.group(1);
+            if (depth == 1 && text != null && isValue) {
+                found.put(name, text);
+            } else if (depth == 1 && text != null) {
+                name = text;
+            }
+            switch (token.group().charAt(0)) {
+                case '{', '[' -> depth++;
+                case '}', ']' -> depth--;
+                case ':' -> isValue = true;
+                case ',' -> isValue = false;
+                default -> { }
+            }
+        }
+        return found;
+    }
+
     /**
-     * Source and id, a tab, the data: one line per event. It is on the disk when this returns true. False = the time is
+     * Source and id, a tab, the event: one line per event. It is on the disk when this returns true. False = the time is
      * over, and the publisher may have sent newer events of the same object.
      */
-    private synchronized boolean keep(String source, String id, String data, long begun) {
+    private synchronized boolean keep(String source, String id, String event, long begun) {
         String key = source + "\t" + id;
         if (known.contains(key)) {
             return true;
@@ -53,7 +120,7 @@ public class Receiver {
             return false;
         }
         // What is to be done with the event goes here: with a database, in one transaction with the id.
-        ByteBuffer line = ByteBuffer.wrap((key + "\t" + data + "\n").getBytes(StandardCharsets.UTF_8));
+        ByteBuffer line = ByteBuffer.wrap((key + "\t" + event + "\n").getBytes(StandardCharsets.UTF_8));
         try {
             while (line.hasRemaining()) {
                 file.write(line);
@@ -70,20 +137,31 @@ public class Receiver {
     private void receive(HttpExchange exchange) throws IOException {
         long begun = System.nanoTime();
         try (exchange) {
-            String data = new String(exchange.getRequestBody().readAllBytes(), StandardCharsets.UTF_8);
-            String source = exchange.getRequestHeaders().getFirst("ce-source");
-            String id = exchange.getRequestHeaders().getFirst("ce-id");
+            byte[] body = exchange.getRequestBody().readNBytes(LIMIT + 1);
+            if (body.length > LIMIT) {
+                exchange.sendResponseHeaders(413, -1);
+                return;
+            }
+            if (!isSigned(exchange, body)) {
+                exchange.sendResponseHeaders(401, -1);
+                return;
+            }
+            String event = new String(body, StandardCharsets.UTF_8);
+            Map<String, String> attributes = texts(event);
+            String source = attributes.get("source");
+            String id = attributes.get("id");
             if (source == null || id == null) {
                 exchange.sendResponseHeaders(422, -1);
             } else {
-                boolean kept = keep(source, id, data.replaceAll("\\s", " "), begun);
+                boolean kept = keep(source, id, event.replaceAll("\\s", " "), begun);
                 exchange.sendResponseHeaders(kept ? 204 : 503, -1);
             }
         }
     }
 
     public static void main(String[] arguments) throws IOException {
-        Receiver receiver = new Receiver(Path.of(arguments[0]), Double.parseDouble(arguments[2]));
+        Receiver receiver = new Receiver(
+                Path.of(arguments[0]), Double.parseDouble(arguments[2]), System.getenv("EVENTLOG_SINK_SIGNING_SECRET"));
         InetSocketAddress address =
                 new InetSocketAddress(InetAddress.getLoopbackAddress(), Integer.parseInt(arguments[1]));
         HttpServer server = HttpServer.create(address, 0);

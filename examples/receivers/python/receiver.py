@@ -1,6 +1,7 @@
-"""Receives changes as CloudEvents with FastAPI, and keeps each event once, by its id, in SQLite.
+"""Receives signed CloudEvents with FastAPI, and keeps each event once, by its id, in SQLite.
 
-    pip install fastapi uvicorn
+    pip install fastapi standardwebhooks uvicorn
+    export EVENTLOG_SINK_SIGNING_SECRET=whsec_...     # for the publisher as well
     python receiver.py events.sqlite 8080 20
 
 20 is the number of seconds after which a request is dropped: less than sink.timeout, after which
@@ -19,6 +20,7 @@ In eventlog.toml:
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import sys
 from contextlib import closing
@@ -28,7 +30,12 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from standardwebhooks import Webhook, WebhookVerificationError
 
+LIMIT = 16 * 2**20
+"""The most bytes of a request; the publisher divides one that is refused for its size."""
+
+webhook = Webhook(os.environ["EVENTLOG_SINK_SIGNING_SECRET"])
 file, port, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 app = FastAPI()
 
@@ -42,11 +49,20 @@ with closing(sqlite3.connect(file)) as made:
 @app.post("/events")
 async def receive(request: Request) -> Response:
     """204: all of it is kept. 422: nothing of it is; the publisher finds out which event it is, and
-    sends the rest. 503: nothing of it is, and all of it comes again.
+    sends the rest. 503: nothing of it is, and all of it comes again. 401: it has no signature.
     """
     until = monotonic() + seconds
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > LIMIT:
+            return Response(status_code=413)
     try:
-        content = await request.json()
+        webhook.verify(body, dict(request.headers), json_parse=False)
+    except (WebhookVerificationError, ValueError) as error:
+        return Response(f"refused: {error}", 401)
+    try:
+        content = json.loads(body)
         await run_in_threadpool(keep, content if isinstance(content, list) else [content], until)
     except (TimeoutError, sqlite3.OperationalError) as error:
         return Response(f"too late: {error}", 503)
