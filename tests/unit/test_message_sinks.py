@@ -78,6 +78,7 @@ def test_each_target_has_at_most_200_words_in_the_guide() -> None:
         ("nats", {}, "nats needs sink.nats_url"),
         ("nats", {"nats_url": "nats://u:hush@h"}, "contains a user, a password or a token; set"),
         ("nats", {"nats_url": "nats://h,http://h"}, "must be like nats://HOST:4222"),
+        ("nats", {"nats_url": "nats://h,tls://g"}, "has URLs with and without TLS; write tls://"),
         ("nats", {"nats_url": "nats://h", "ca_file": "ca"}, "needs tls:// in sink.nats_url"),
         ("nats", {"nats_url": "nats://h", "user": "u"}, "set both EVENTLOG_SINK_USER and"),
         (

@@ -42,12 +42,18 @@ class ServerUrl(NamedTuple):
     secrets: str = _USER
     """The secrets that do not belong in the URL, and where they belong."""
 
+    def is_secure(self, urls: Sequence[str]) -> bool:
+        """Return True if one of the URLs asks for TLS."""
+        return any(urlsplit(url).scheme == self.secure for url in urls)
+
     def contradictions(
         self, options: Any, urls: Sequence[str], source_of: Callable[[str], str]
     ) -> Iterator[str]:
         """Yield what is wrong with these URLs, and the options of TLS that have no effect."""
         place = source_of(self.option)
         parts = [urlsplit(url) for url in urls]
+        if {url.scheme for url in parts} >= {self.scheme, self.secure}:
+            yield f"{place} has URLs with and without TLS; write {self.secure}:// in each"
         for url in parts:
             if "@" in url.netloc:
                 yield f"{place} contains {self.secrets}"
@@ -57,7 +63,7 @@ class ServerUrl(NamedTuple):
                 or not self.fits(url)
             ):
                 yield f"{place} must be like {self.like}, or {self.secure}://"
-        if all(url.scheme != self.secure for url in parts):
+        if not self.is_secure(urls):
             for name in _OF_TLS:
                 if getattr(options, name) is not None:
                     yield f"{source_of(name)} needs {self.secure}:// in sink.{self.option}"

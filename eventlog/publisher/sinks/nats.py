@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 from eventlog.config.kafka import PASSWORD, USER
 from eventlog.core.clock import start_thread
@@ -142,10 +143,11 @@ class NatsSink(MessageSink):
         self._nats: Any = nats
         self._asyncio: Any = asyncio
         self._options, self._shown = options, options.nats_url
-        self._tls = None
-        if "tls:" in options.nats_url:
+        self._tls, self._new_client = None, self._nats.NATS
+        if _URL.is_secure(_servers(options.nats_url)):
             from eventlog.transport.tls import tls_context
 
+            self._new_client = _only_over_tls(self._nats)
             self._tls = tls_context(
                 "sink", options.ca_file, options.client_certificate, options.client_key
             )
@@ -200,7 +202,7 @@ class NatsSink(MessageSink):
         if self._client is not None and self._client.is_connected:
             return self._client
         await self._disconnect()
-        client, options = self._nats.NATS(), self._options
+        client, options = self._new_client(), self._options
         self._failed = self._loop.create_future()
         given: dict[str, Any] = {"token": options.token} if options.token is not None else {}
         if options.user is not None:
@@ -327,6 +329,11 @@ class NatsSink(MessageSink):
                 f'permit the user: publish = ["{subject}"], subscribe = ["_INBOX.>"], or correct '
                 "EVENTLOG_SINK_USER or sink.subject"
             )
+        elif isinstance(error, errors.SecureConnRequiredError):
+            text, advice = (
+                "the server does not ask for TLS, so nothing was sent",
+                "configure tls in the server, or correct sink.nats_url",
+            )
         elif isinstance(error, errors.BadSubjectError):
             text, advice = f"{subject} is not a subject", "set sink.subject"
         elif code in _FULL:
@@ -343,7 +350,26 @@ class NatsSink(MessageSink):
 
 
 def _servers(urls: str) -> list[str]:
-    return [url.strip() for url in urls.split(",")]
+    # The client recognizes only schemes in small letters.
+    return [urlsplit(url.strip()).geturl() for url in urls.split(",")]
+
+
+def _only_over_tls(nats: Any) -> Any:
+    """Return a class of clients that send nothing to a server whose INFO does not ask for TLS. The
+    client of the package would then go on without TLS, whatever its options are. Raises
+    ConfigError.
+    """
+    if not hasattr(nats.NATS, "_connect_command"):
+        raise ConfigError("tls:// needs another release of nats-py: its first command is unknown")
+
+    class TlsClient(nats.NATS):  # type: ignore[misc]
+        def _connect_command(self) -> Any:
+            # The first bytes to the server, after its INFO and the handshake.
+            if not self._server_info.get("tls_required"):
+                raise nats.errors.SecureConnRequiredError
+            return super()._connect_command()
+
+    return TlsClient
 
 
 def _headers(message: Message) -> dict[str, str]:

@@ -140,12 +140,17 @@ class RedisSink(MessageSink):
         self._redis, self._options, self._shown = redis, options, options.redis_url
         url = urlsplit(options.redis_url)
         tls: dict[str, Any] = {}
-        if url.scheme == "rediss":
+        if url.scheme == _URL.secure:
+            from ssl import TLSVersion  # takes longer than a configuration
+
             tls = {
                 "connection_class": redis.SSLConnection,
                 "ssl_ca_certs": _text(options.ca_file),
                 "ssl_certfile": _text(options.client_certificate),
                 "ssl_keyfile": _text(options.client_key),
+                "ssl_cert_reqs": "required",
+                "ssl_check_hostname": True,  # not the default of clients before 6
+                "ssl_min_version": TLSVersion.TLSv1_2,
             }
         # One connection, since WAIT waits for what this connection has written. The client must
         # not repeat a command by itself: it would write twice.
