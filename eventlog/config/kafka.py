@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
 from eventlog.config.kinds import REFERENCES, SECRET, librdkafka
-from eventlog.core.options import TEXT, Option
+from eventlog.core.hosts import PLAIN_HTTP, is_loopback
+from eventlog.core.options import BOOLEAN, TEXT, Option
 from eventlog.core.secrets import referenced_secret
+from eventlog.errors import ConfigError
 
 BROKERS: Final = Option(
     None, TEXT, "bootstrap servers, comma-separated", example="broker-1:9092,broker-2:9092"
@@ -18,7 +21,9 @@ SECRET_PROPERTIES: Final = Option(
 )  # fmt: skip
 USER: Final = Option(None, SECRET, "user", secret=True)
 PASSWORD: Final = Option(None, SECRET, "password", secret=True)
+ALLOW_PLAIN: Final = Option(False, BOOLEAN, "no warning for credentials without TLS")
 
+_ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 _MECHANISMS: Final = ("sasl.mechanism", "sasl.mechanisms")
 
 
@@ -29,6 +34,9 @@ def properties_option(section: str, example: Mapping[str, Any]) -> Option:
 
 class KafkaOptions(Protocol):
     """The options that sinks and sources of Kafka share."""
+
+    @property
+    def brokers(self) -> str | None: ...
 
     @property
     def properties(self) -> Mapping[str, Any] | None: ...
@@ -53,7 +61,19 @@ def kafka_properties(options: KafkaOptions, section: str) -> dict[str, Any]:
         properties[name] = referenced_secret(reference, f"{section}.secret_properties, {name}")
     if options.user is not None:
         properties |= {"sasl.username": options.user, "sasl.password": options.password}
+    token_url = str(properties.get(_ENDPOINT, "")).lower()
+    if token_url.startswith("http:") and not is_loopback(urlsplit(token_url).hostname or ""):
+        raise ConfigError(f"{section}.properties, {_ENDPOINT}: {PLAIN_HTTP}")
     return properties
+
+
+def kafka_plain_hosts(options: KafkaOptions, section: str) -> Iterator[tuple[str, str]]:
+    """Yield each broker that gets credentials without TLS, and the option that asks for TLS."""
+    properties = options.properties or {}
+    if str(properties.get("security.protocol")).upper() == "SASL_PLAINTEXT":
+        for broker in (options.brokers or "").split(","):
+            host = urlsplit(f"//{broker.strip().rpartition('://')[2]}").hostname
+            yield host or "", f'"security.protocol" = "SASL_SSL" in {section}.properties'
 
 
 def kafka_contradictions(

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog.changes.format import Format
 from eventlog.changes.publishing import Publishing
-from eventlog.config.settings import LETTERS
+from eventlog.config.settings import LETTERS, as_of_letters
+from eventlog.core.hosts import is_loopback
 from eventlog.core.options import same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, WrongResult, called, check_result, with_location
-from eventlog.registry import check_format, format_named, sink_named, writer_of
+from eventlog.registry import check_format, format_named, sink_named, source_named, writer_of
 
 if TYPE_CHECKING:
     from eventlog.config.load import Config
@@ -147,6 +148,27 @@ def ignored_options(config: Config) -> Iterator[str]:
         for source in (config.sources[f"{section}.{key}"] for key in settings.others):
             if place and source.rpartition(": ")[0] == place:
                 yield f"{source} has no effect: it is no option of the sink {settings.type}"
+
+
+def plain_credentials(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield, for each section whose credentials go to another machine without TLS, what happens and
+    what to do.
+    """
+    sections = [(source_named(config.source.type), "source", config.source.options)]
+    sections += [(sink_named(config.sink.type), "sink", config.sink.options)]
+    if (letters := config.of_letters) is not None:
+        sections += [(sink_named(letters.sink.type), LETTERS, letters.sink.options)]
+    for kind, section, options in sections:
+        if hasattr(options, "allow_plain") and options.allow_plain:
+            continue
+        found = [one for one in called(kind.plain_hosts, options) if not is_loopback(one[0])]
+        if found:
+            hosts = ", ".join(dict.fromkeys(host for host, _ in found))
+            to_do = f"set {found[0][1]}, or {section}.allow_plain = true if the network is trusted"
+            yield (
+                f"[{section}] sends credentials and documents to {hosts} without TLS",
+                as_of_letters(to_do) if section == LETTERS else to_do,
+            )
 
 
 def _ignored_by_sink(config: Config) -> str | None:

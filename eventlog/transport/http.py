@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import ipaddress
 import re
 import select
 import socket
@@ -27,6 +26,7 @@ from urllib.parse import urlsplit
 
 from eventlog import __version__
 from eventlog.core.clock import monotonic, utc_now
+from eventlog.core.hosts import PLAIN_HTTP, is_loopback
 from eventlog.errors import ConfigError, first_of, without_secrets
 from eventlog.transport.tls import tls_context
 
@@ -163,10 +163,7 @@ class HttpClient:
         self._proxy = None if proxy is None else _proxy_address(proxy, is_tls)
         sends_secrets = sends_secrets or bool(credentials) or tokens is not None
         if sends_secrets and not is_tls and not is_loopback(self._host):
-            raise ConfigError(
-                f"{place} {self.shown}: credentials are not sent over plain http to another "
-                "machine; use https"
-            )
+            raise ConfigError(f"{place} {self.shown}: {PLAIN_HTTP}")
         self._credentials = dict(credentials or {})
         self._fixed_secrets, self._tokens = secrets, tokens
         self.timeout, self._max_answer_bytes = timeout, max_response_bytes
@@ -444,16 +441,6 @@ def _proxy_address(url: str, is_tls: bool) -> tuple[str, int]:
     if not is_tls:
         raise ConfigError("proxy: only an https:// URL is reached by a proxy; remove it")
     return host, port
-
-
-def is_loopback(host: str) -> bool:
-    """Return True if a name or an address leads to this machine alone."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 # --- connections ----------------------------------------------------------------------------------

@@ -269,6 +269,11 @@ def test_refused_keys_are_a_clear_error_that_shows_none(store: Store) -> None:
         ),
         ({"bucket_url": "gs://b/x", "region": "eu"}, {}, r"sink\.region applies only to s3://"),
         (
+            {"bucket_url": "abfss://b/x?enable_tls=false"},
+            {},
+            "abfss asks for TLS; remove enable_tls",
+        ),
+        (
             {"bucket_url": "s3://b/x"},
             {"EVENTLOG_SINK_ACCESS_KEY": "A"},
             ", or neither",

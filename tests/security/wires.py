@@ -126,6 +126,35 @@ def relay_to(address: str) -> Iterator[Answer]:
             server.close()
 
 
+@contextmanager
+def network_to(path: str) -> Iterator[int]:
+    """Yield the port of 127.0.0.1 that leads to a server at a Unix socket."""
+    open_sockets: list[socket.socket] = []
+
+    def lead() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                open_sockets.extend((client, server))
+                server.connect(path)
+                for ends in ((client, server), (server, client)):
+                    Thread(target=_copy, args=ends, daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        Thread(target=lead, daemon=True).start()
+        yield listener.getsockname()[1]
+    for one in open_sockets:
+        one.close()
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while got := source.recv(65536):
+            target.sendall(got)
+        target.shutdown(socket.SHUT_RDWR)
+
+
 def redirect_to(port: int) -> Answer:
     """The answer that sends a client of HTTP to a server without TLS."""
     head = f"HTTP/1.1 307 Moved\r\nLocation: http://127.0.0.1:{port}/\r\nContent-Length: 0\r\n\r\n"

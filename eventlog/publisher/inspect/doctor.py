@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from eventlog.changes.publishing import Need, row_attributes
 from eventlog.config.load import Config, connection_url
 from eventlog.config.post_poll import SAFE_WAYS, refused_statements
-from eventlog.config.publishing import chosen_format
+from eventlog.config.publishing import chosen_format, plain_credentials
 from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
 from eventlog.core.clock import unix_time
 from eventlog.core.ranges import to_ranges
@@ -285,6 +285,12 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
 
 
 # --- the session, and the place of the log --------------------------------------------------------
+
+
+def _credentials(case: Case) -> Iterator[Finding]:
+    for what, to_do in plain_credentials(case.config):
+        yield doctor.warning("plain_credentials", what, to_do)
+    yield from doctor.judge_wire(case.db.unverified())
 
 
 def _clock(case: Case) -> Iterator[Finding]:
@@ -874,6 +880,7 @@ SESSION_CHECKS: Final[Checks] = {
     "whether the database is writable": lambda case: doctor.judge_read_only(
         case.db.read_only(), TO_THE_PRIMARY
     ),
+    "the credentials": _credentials,
     "the search path": lambda case: doctor.judge_search_path(case.db.unsafe_schemas()),
     "the clock": _clock,
     "orphaned triggers": _orphans,

@@ -29,6 +29,7 @@ from starlette.types import ASGIApp
 
 from eventlog.config.settings import MonitorSettings
 from eventlog.core.clock import start_thread
+from eventlog.core.hosts import is_loopback
 from eventlog.core.rows.event_ids import row_or_object
 from eventlog.errors import BadQuestion, ConfigError, EventlogError, NoSuchRow, visible
 from eventlog.publisher.context.observer import Seen
@@ -39,7 +40,6 @@ from eventlog.publisher.monitor.activity import Monitored
 from eventlog.publisher.monitor.connections import Connections
 from eventlog.publisher.monitor.openmetrics import exposition
 from eventlog.publisher.monitor.questions import Questions, SourceQuestions
-from eventlog.transport.http import is_loopback
 
 _log = logging.getLogger("eventlog.publisher")
 

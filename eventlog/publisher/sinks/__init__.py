@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, TextIO
+from urllib.parse import urlsplit
 
 from eventlog.changes.format import Format
 from eventlog.config.kinds import SECRET
@@ -131,6 +132,13 @@ class Sink(ABC):
                 yield f"{source_of('type')}: {cls.name} needs sink.{name}, {what}"
 
     @classmethod
+    def plain_hosts(cls, options: Any) -> Iterator[tuple[str, str]]:
+        """Yield each host to which the credentials in the options go without TLS, and what to write
+        so that they go with TLS (spec/event-log.md 8.4, *TLS*). The options have ``allow_plain``.
+        """
+        yield from ()
+
+    @classmethod
     def divided_by(cls, options: Any) -> str | None:
         """Return the option that divides bodies by events, so that each line must be one event;
         None if bodies stay whole.
@@ -190,6 +198,12 @@ class NetworkSink(Sink):
     def answer_timeout(cls, options: Any) -> float:
         timeout: float = options.timeout
         return timeout
+
+
+def plain_endpoint(endpoint: str | None) -> Iterator[tuple[str, str]]:
+    """Yield the host of an endpoint without TLS, as ``Sink.plain_hosts`` does."""
+    if endpoint is not None and endpoint.lower().startswith("http:"):
+        yield urlsplit(endpoint).hostname or "", "https:// in sink.endpoint"
 
 
 @contextmanager

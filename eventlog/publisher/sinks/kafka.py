@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.config.kafka import (
+    ALLOW_PLAIN,
     BROKERS,
     PASSWORD,
     SECRET_PROPERTIES,
     USER,
     kafka_contradictions,
+    kafka_plain_hosts,
     kafka_properties,
     properties_option,
 )
@@ -60,6 +62,7 @@ class KafkaSinkOptions:
     timeout: float = shared(TIMEOUT)
     user: str | None = shared(USER)
     password: str | None = shared(PASSWORD)
+    allow_plain: bool = shared(ALLOW_PLAIN)
 
 
 class KafkaSink(NetworkSink):
@@ -97,6 +100,10 @@ class KafkaSink(NetworkSink):
                 "the producer first requests a producer id: set at least "
                 f"{_MIN_TIMEOUT:g} s, better 10 or more"
             )
+
+    @classmethod
+    def plain_hosts(cls, options: KafkaSinkOptions) -> Iterator[tuple[str, str]]:
+        yield from kafka_plain_hosts(options, "sink")
 
     @classmethod
     def try_out(cls, options: KafkaSinkOptions, opening: Opening) -> str:

@@ -8,7 +8,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 from urllib.parse import SplitResult, quote, urlsplit
 
 from eventlog.core.extras import install_command
@@ -24,6 +24,7 @@ DEFAULT_PLACE: Final = "eventlog"
 
 _OF_TLS: Final = ("ca_file", "client_certificate", "client_key")
 
+_CREDENTIALS: Final = ("password", "token", "credentials_file")
 _USER: Final = "a user or a password; set EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD"
 
 
@@ -146,6 +147,8 @@ class MessageSink(NetworkSink):
     confirmed it. A message that is larger than the server takes is not sent: its event is an error.
     """
 
+    server_url: ClassVar[ServerUrl | None] = None
+    """The option with the URLs of the servers, None = there is none."""
     # Without headers for attributes, so that a CloudEvent is structured, the one mode that the
     # bindings of all these protocols read alike.
     takes_records = True
@@ -158,6 +161,15 @@ class MessageSink(NetworkSink):
     @classmethod
     def open(cls, options: Any, opening: Opening) -> Self:
         return cls(options)
+
+    @classmethod
+    def plain_hosts(cls, options: Any) -> Iterator[tuple[str, str]]:
+        of_url = cls.server_url
+        if of_url is not None and any(getattr(options, one, None) for one in _CREDENTIALS):
+            urls = [urlsplit(one.strip()) for one in getattr(options, of_url.option).split(",")]
+            for url in urls:
+                if url.scheme != of_url.secure:
+                    yield url.hostname or "", f"{of_url.secure}:// in sink.{of_url.option}"
 
     @classmethod
     def try_out(cls, options: Any, opening: Opening) -> str:

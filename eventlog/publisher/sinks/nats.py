@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from eventlog.config.kafka import PASSWORD, USER
+from eventlog.config.kafka import ALLOW_PLAIN, PASSWORD, USER
 from eventlog.core.clock import start_thread
 from eventlog.core.options import PATH, TEXT, WEB_URL, option, shared
 from eventlog.errors import ConfigError, ReceiverUnavailable, Reply
@@ -60,7 +60,7 @@ class NatsOptions:
     nats_url: str | None = option(
         None,
         WEB_URL,
-        "nats://HOST:PORT, or tls:// with TLS; for a cluster, several URLs, comma-separated",
+        "nats://HOST:PORT, or tls://; several URLs of a cluster, comma-separated",
         example="tls://nats.example.org:4222",
     )
     subject: str | None = option(
@@ -82,6 +82,7 @@ class NatsOptions:
     token: str | None = shared(TOKEN)
     user: str | None = shared(USER)
     password: str | None = shared(PASSWORD)
+    allow_plain: bool = shared(ALLOW_PLAIN)
 
 
 _URL: Final = ServerUrl(
@@ -104,6 +105,7 @@ class NatsSink(MessageSink):
     title = "NATS JetStream"
     options = NatsOptions
     needs = {"nats_url": "the address, nats://HOST:PORT"}  # noqa: RUF012 - read only
+    server_url = _URL
     address = ("nats_url", "subject")
 
     @classmethod

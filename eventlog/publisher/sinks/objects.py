@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
+from eventlog.config.kafka import ALLOW_PLAIN
 from eventlog.core.clock import utc_now
 from eventlog.core.options import NAMES, TEXT, OptionKind, option, parse_names, shared
 from eventlog.errors import ConfigError, ReceiverUnavailable, Reply
@@ -32,6 +33,7 @@ from eventlog.publisher.sinks import (
     NetworkSink,
     Opening,
     Owner,
+    plain_endpoint,
 )
 from eventlog.publisher.sinks.messages import lacks_client
 from eventlog.publisher.sinks.names import (
@@ -56,6 +58,8 @@ _BY: Final = ("class", "day")
 _HAS_KEYS: Final = re.compile(
     "://[^/]*@|[?&][^=&]*(?:key|secret|token|password|sig|sas)", re.IGNORECASE
 )
+
+_NO_TLS: Final = re.compile(r"\benable_tls=(?:false|0)\b", re.IGNORECASE)
 
 
 def _parse_location(value: Any) -> str:
@@ -103,6 +107,7 @@ class ObjectOptions:
     access_key: str | None = shared(ACCESS_KEY)
     secret_key: str | None = shared(SECRET_KEY)
     timeout: float = shared(TIMEOUT)
+    allow_plain: bool = shared(ALLOW_PLAIN)
 
 
 class ObjectsSink(NetworkSink):
@@ -127,12 +132,24 @@ class ObjectsSink(NetworkSink):
         if (options.access_key is None) != (options.secret_key is None):
             yield ("set both EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY, or neither")
         if options.bucket_url is not None and not options.bucket_url.startswith("s3://"):
+            if options.bucket_url.startswith("abfss:") and _NO_TLS.search(options.bucket_url):
+                yield f"{source_of('bucket_url')}: abfss asks for TLS; remove enable_tls"
             for name in ("endpoint", "region", "access_key"):
                 if getattr(options, name) is not None:
                     yield (
                         f"{source_of(name)} applies only to s3://..., not to "
                         f"{options.bucket_url}; remove it"
                     )
+
+    @classmethod
+    def plain_hosts(cls, options: ObjectOptions) -> Iterator[tuple[str, str]]:
+        yield from plain_endpoint(options.endpoint)
+        url = urlsplit(options.bucket_url or "")
+        query = dict(parse_qsl(url.query))
+        if query.get("scheme", "https") != "https" or _NO_TLS.search(url.query):
+            places = ("endpoint_override", "blob_storage_authority")
+            place = next(filter(None, map(query.get, places)), url.hostname)
+            yield urlsplit(f"//{place}").hostname or "", "no such option in sink.bucket_url"
 
     @classmethod
     def divided_by(cls, options: ObjectOptions) -> str | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from eventlog.config.kafka import PASSWORD, USER
+from eventlog.config.kafka import ALLOW_PLAIN, PASSWORD, USER
 from eventlog.core.clock import start_thread
 from eventlog.core.options import MANY, TEXT, WEB_URL, integer, option, shared
 from eventlog.errors import ReceiverUnavailable, Reply
@@ -56,7 +56,7 @@ class RabbitOptions:
     amqp_url: str | None = option(
         None,
         WEB_URL,
-        "amqp://HOST:PORT/VHOST, or amqps:// with TLS",
+        "amqp://HOST:PORT/VHOST, or amqps://",
         example="amqps://rabbitmq.example.org:5671/hr",
     )
     exchange: str | None = option(
@@ -80,6 +80,7 @@ class RabbitOptions:
     client_key: Path | None = shared(CLIENT_KEY)
     user: str | None = shared(USER)
     password: str | None = shared(PASSWORD)
+    allow_plain: bool = shared(ALLOW_PLAIN)
 
 
 _URL: Final = ServerUrl(
@@ -101,6 +102,7 @@ class RabbitSink(MessageSink):
     title = "RabbitMQ"
     options = RabbitOptions
     needs = {"amqp_url": "the address, amqp://HOST:PORT/VHOST"}  # noqa: RUF012 - read only
+    server_url = _URL
     address = ("amqp_url", "exchange", "routing_key")
 
     @classmethod

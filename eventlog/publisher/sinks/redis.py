@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from eventlog.config.kafka import PASSWORD, USER
+from eventlog.config.kafka import ALLOW_PLAIN, PASSWORD, USER
 from eventlog.core.options import BOOLEAN, MANY, TEXT, WEB_URL, integer, option, shared
 from eventlog.errors import ReceiverUnavailable, Reply
 from eventlog.model import EventResult
@@ -68,7 +68,7 @@ class RedisOptions:
     redis_url: str | None = option(
         None,
         WEB_URL,
-        "redis://HOST:PORT/DATABASE, or rediss:// with TLS",
+        "redis://HOST:PORT/DATABASE, or rediss://",
         example="rediss://redis.example.org:6379/0",
     )
     stream: str | None = option(
@@ -98,6 +98,7 @@ class RedisOptions:
     client_key: Path | None = shared(CLIENT_KEY)
     user: str | None = shared(USER)
     password: str | None = shared(PASSWORD)
+    allow_plain: bool = shared(ALLOW_PLAIN)
 
 
 _URL: Final = ServerUrl(
@@ -116,6 +117,7 @@ class RedisSink(MessageSink):
     title = "Redis Streams"
     options = RedisOptions
     needs = {"redis_url": "the address, redis://HOST:PORT"}  # noqa: RUF012 - read only
+    server_url = _URL
     address = ("redis_url", "stream")
 
     @classmethod

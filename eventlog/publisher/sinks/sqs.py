@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from eventlog.config.kafka import ALLOW_PLAIN
 from eventlog.core.clock import random_hex, sleep
 from eventlog.core.options import WEB_URL, option, shared
 from eventlog.errors import ConfigError, Reply
@@ -23,6 +24,7 @@ from eventlog.publisher.sinks import (
     REGION,
     SECRET_KEY,
     TIMEOUT,
+    plain_endpoint,
 )
 from eventlog.publisher.sinks.messages import (
     Message,
@@ -99,6 +101,7 @@ class SqsOptions:
     secret_key: str | None = shared(SECRET_KEY)
     timeout: float = shared(TIMEOUT)
     ca_file: Path | None = shared(CA_FILE)
+    allow_plain: bool = shared(ALLOW_PLAIN)
 
 
 class SqsSink(MessageSink):
@@ -122,6 +125,10 @@ class SqsSink(MessageSink):
                 f"{source_of('queue_url')} is not a FIFO queue; other queues do not keep the order "
                 "of events. The URL of a FIFO queue ends in .fifo"
             )
+
+    @classmethod
+    def plain_hosts(cls, options: SqsOptions) -> Iterator[tuple[str, str]]:
+        yield from plain_endpoint(options.endpoint)
 
     def __init__(self, options: SqsOptions) -> None:
         """Prepare the client. Raises ConfigError if the client or a region is missing."""
@@ -152,6 +159,12 @@ class SqsSink(MessageSink):
             )
         except (self._errors.BotoCoreError, ValueError, OSError) as error:
             raise ConfigError(f"sink sqs: {error}; check sink.region and sink.endpoint") from None
+        is_secure = urlsplit(options.queue_url).scheme == "https" and options.endpoint is None
+        if is_secure and urlsplit(self._client.meta.endpoint_url).scheme != "https":
+            raise ConfigError(
+                "sink sqs: AWS_ENDPOINT_URL, or the configuration of AWS's own tools, names an "
+                "endpoint without TLS; remove it, or set sink.endpoint"
+            )
         self._limit = 0
 
     def found(self) -> str:

@@ -188,6 +188,11 @@ class Source(ABC):
         """
         yield from ()
 
+    @classmethod
+    def plain_hosts(cls, options: Any) -> Iterator[tuple[str, str]]:
+        """Yield hosts as ``Sink.plain_hosts`` does."""
+        yield from ()
+
     def kind(self, options: Any) -> str:
         """Return the kind of source that these options select, for people."""
         return self.title

@@ -8,11 +8,13 @@ from typing import Any
 
 from eventlog.changes.format import Report
 from eventlog.config.kafka import (
+    ALLOW_PLAIN,
     BROKERS,
     PASSWORD,
     SECRET_PROPERTIES,
     USER,
     kafka_contradictions,
+    kafka_plain_hosts,
     kafka_properties,
     properties_option,
 )
@@ -35,6 +37,7 @@ class QlikMessagesOptions(StreamOptions):
     secret_properties: Mapping[str, str] | None = shared(SECRET_PROPERTIES)
     user: str | None = shared(USER)
     password: str | None = shared(PASSWORD)
+    allow_plain: bool = shared(ALLOW_PLAIN)
 
 
 class QlikMessages(Source):
@@ -62,6 +65,10 @@ class QlikMessages(Source):
         cls, options: QlikMessagesOptions, source_of: Callable[[str], str]
     ) -> Iterator[str]:
         yield from kafka_contradictions(options, "source", source_of)
+
+    @classmethod
+    def plain_hosts(cls, options: QlikMessagesOptions) -> Iterator[tuple[str, str]]:
+        yield from kafka_plain_hosts(options, "source")
 
     def in_words(self, token: Any) -> str:
         return ", ".join(

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from eventlog.core.hosts import is_loopback
 from eventlog.errors import first_of
 from eventlog.sql.port.sql_files import literal
 
@@ -250,6 +251,14 @@ def judge_search_path(unsafe: Iterable[UnsafeSchema]) -> Findings:
     """
     for one in unsafe:
         yield warning("search_path", str(one), one.fix)
+
+
+def judge_wire(unverified: tuple[str, str, str] | None) -> Findings:
+    """Judge the way to the database: host, what the session has, and what to write in the URL."""
+    if unverified is not None and not is_loopback(unverified[0]):
+        host, has, to_do = unverified
+        text = f"the session with the database on {host} has {has}"
+        yield info("plain_credentials", text, f"add to database.url: {to_do}")
 
 
 def judge_read_only(reason: str | None, fix: str) -> Findings:

@@ -87,8 +87,8 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "backlog_waits": FindingText(
                 "warning",
-                "A finished directory of `eventlog backlog run` has rows that are not marked. The "
-                "publisher passes over them.",
+                "The publisher passes over unmarked rows of a finished directory of `eventlog "
+                "backlog run`.",
                 "Mark them with `eventlog backlog mark`, or give the rows back to the publisher "
                 "with `eventlog backlog release`.",
             ),
@@ -402,8 +402,7 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "lock_of_another": FindingText(
                 "warning",
-                "A program other than eventlog has the lock of the log, so that no publisher can "
-                "start.",
+                "A program other than eventlog has the lock of the log, so no publisher can start.",
                 "End the session that the finding names.",
             ),
             "wake_missing": FindingText(
@@ -418,8 +417,7 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "autovacuum_off": FindingText(
                 "warning",
-                "Autovacuum is off for the log. Each marked row leaves a dead row, so reading the "
-                "log gets ever slower.",
+                "Autovacuum is off for the log, so dead rows make reading ever slower.",
                 "Enable it by the ALTER TABLE that the finding shows.",
             ),
             "old_snapshot": FindingText(
@@ -457,8 +455,7 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             "rights_triggers": FindingText(
                 "info",
                 "The connected user cannot apply triggers. A publisher does not need this right.",
-                "Run `eventlog triggers apply --sql`, and let the owner of the tables run its "
-                "output.",
+                "Let the owner of the tables run the output of `eventlog triggers apply --sql`.",
             ),
             "rights_resync": FindingText(
                 "info",
@@ -481,46 +478,52 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "standby": FindingText(
                 "error",
-                "The server is a standby, or the session is read-only: rows cannot be marked, and "
-                "triggers cannot be applied.",
+                "The server is a standby, or the session is read-only: rows cannot be marked, nor "
+                "triggers applied.",
                 "Connect to the primary.",
             ),
             "pooling": FindingText(
                 "error",
-                "A connection pool in transaction mode is between eventlog and the database. The "
-                "publisher's lock belongs to one session, so the publisher refuses to start.",
+                "The connection has a pool in transaction mode. The publisher's lock belongs to "
+                "one session, so the publisher refuses to start.",
                 "Set `url` in [database] to the server itself, or to a pool in session mode.",
             ),
             "search_path": FindingText(
                 "warning",
-                "Other roles may create objects in a schema of the search path (PostgreSQL). The "
-                "statements of eventlog do not call them, but your own SQL may: conditions, "
-                "`post_poll_statements`, and functions of views and triggers.",
+                "Other roles may create objects in the search path (PostgreSQL). eventlog does not "
+                "call them, but your own SQL may: conditions, `post_poll_statements`, functions of "
+                "views and triggers.",
                 "Run the statement that the finding shows.",
+            ),
+            "plain_credentials": FindingText(
+                "warning or info",
+                "Credentials go to another machine without TLS; as info, to the database, or its "
+                "TLS verifies no name.",
+                "Ask for TLS, or set `allow_plain = true` of the sink or source.",
             ),
             "clock": FindingText(
                 "warning",
                 "The database's clock differs from this machine's, so the ages of rows are wrong "
                 "by that much.",
-                "Correct the clock of the machine that has the wrong time.",
+                "Correct the wrong clock.",
             ),
             "event_time": FindingText(
                 "warning",
                 "event_time of a row is ahead of the database's clock; it is probably in another "
                 "time zone. Or `event_time_zone` is local although eventlog writes UTC.",
-                "Follow the finding: set or remove `event_time_zone` in [publisher], or correct "
-                "the trigger that writes event_time.",
+                "Set or remove `event_time_zone` in [publisher], or correct the trigger that "
+                "writes event_time.",
             ),
             "config": FindingText(
                 "error",
                 "The classes cannot be built from the configuration.",
-                "Correct the setting that the finding names; `eventlog config` shows all.",
+                "Correct the named setting; `eventlog config` shows all.",
             ),
             "check_failed": FindingText(
                 "warning",
                 "The connected user may not make a check, or the check took too long.",
-                "Grant the rights that `eventlog grants ROLE --purpose monitor` prints, or run "
-                "`doctor` as another user.",
+                "Grant what `eventlog grants ROLE --purpose monitor` prints, or run `doctor` as "
+                "another user.",
             ),
         },
     ),

@@ -86,6 +86,12 @@ class OpenDatabase(ABC):
         """
         return None
 
+    def unverified(self) -> tuple[str, str, str] | None:
+        """Return the host of this session, what the session has in place of TLS that verifies the
+        server, and what to write in the URL; None if TLS does, or there is no network.
+        """
+        return None
+
     def is_standby(self) -> bool:
         """Return True if this server only repeats what a primary writes: the locks of sessions that
         work with the log are at the primary.

@@ -22,7 +22,7 @@ from eventlog.cli.publish.publish import Publish
 from eventlog.cli.stopping import previous_handler
 from eventlog.config.effective import non_default, receiver
 from eventlog.config.load import Config, is_set
-from eventlog.config.publishing import ignored_options
+from eventlog.config.publishing import ignored_options, plain_credentials
 from eventlog.config.settings import variable
 from eventlog.core.clock import start_thread
 from eventlog.core.extras import install_command
@@ -160,6 +160,8 @@ def _may_begin(request: Publish, config: Config) -> bool:
     tune_collector()
     for warning in ignored_options(config):
         _log.warning("%s", warning)
+    for warning, to_do in plain_credentials(config):
+        _log.warning("%s; %s", warning, to_do, extra={"code": "plain_credentials"})
     is_disabled = config.publisher.publisher_disabled and not request.dry
     if is_disabled:
         _log.warning(NOTHING_PUBLISHED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy.exc import DBAPIError
 
@@ -96,6 +96,14 @@ class MySQLFamilyDatabase(KeyedDatabase):
 
     def are_open(self, writers: frozenset[str]) -> bool:
         return open_writers.are_open(self.connection, writers)
+
+    def unverified(self) -> tuple[str, str, str] | None:
+        driver: Any = self.connection.connection.driver_connection
+        context = getattr(driver._sock, "context", None)  # of TLS
+        if driver.unix_socket or (context is not None and context.check_hostname):
+            return None
+        has = "no TLS" if context is None else "TLS, whose server is not verified"
+        return driver.host, has, "ssl_ca=FILE&ssl_check_hostname=true"
 
     def read_only(self) -> str | None:
         ((is_read_only, is_tx_read_only),) = fetch(

@@ -75,6 +75,13 @@ class OracleDatabase(KeyedDatabase):
         with own_types(self.connection):
             yield from super().fetch_chunks(statement, parameters, size)
 
+    def unverified(self) -> tuple[str, str, str] | None:
+        # The protocol is NULL if there is no network.
+        protocol = self.scalar("SELECT SYS_CONTEXT('USERENV', 'NETWORK_PROTOCOL') FROM DUAL")
+        if protocol in (None, "tcps"):
+            return None
+        return self.connection.engine.url.host or "", f"no TLS ({protocol})", "protocol=tcps"
+
     def current_user(self) -> str:
         return current_user(self.connection)
 

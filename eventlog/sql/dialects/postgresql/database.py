@@ -209,6 +209,14 @@ class PostgresDatabase(OpenDatabase):
         roles = "SELECT count(*) FROM pg_catalog.pg_roles WHERE rolname = %(name)s"
         return bool(self.scalar(roles, {"name": name}))
 
+    def unverified(self) -> tuple[str, str, str] | None:
+        driver: Any = self.connection.connection.driver_connection
+        mode = driver.info.get_parameters().get("sslmode", "prefer")
+        if mode == "verify-full" or driver.info.host.startswith("/"):
+            return None
+        has = "TLS, whose server is not verified" if driver.pgconn.ssl_in_use else "no TLS"
+        return driver.info.host, f"{has} (sslmode={mode})", "sslmode=verify-full&sslrootcert=FILE"
+
     def is_standby(self) -> bool:
         return bool(self.scalar("SELECT pg_is_in_recovery()"))
 
