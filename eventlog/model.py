@@ -509,6 +509,8 @@ class Document(NamedTuple):
     """The results of level error, by event-id, of the events that the body lacks because the format
     cannot hold them.
     """
+    nonce: str = ""
+    """The random text of the delivery for a sink that ``drops_repetitions``, else empty."""
 
     @property
     def events(self) -> tuple[Event, ...]:

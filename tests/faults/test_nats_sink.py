@@ -89,6 +89,10 @@ def url(server: Server) -> str:
 
 @pytest.fixture(autouse=True)
 def stream(server: Server) -> None:
+    make_stream(server)
+
+
+def make_stream(server: Server) -> None:
     """An empty stream of the subjects eventlog, hr.>."""
 
     async def make(context: Any) -> None:

@@ -108,6 +108,12 @@ class PublisherOptions:
     retention: Retention = NO_RETENTION
     dead_letters: bool = False
     """True if each event that becomes E has a letter for a second sink (spec/event-log.md 8.7)."""
+    needs_nonces: bool = False
+    """True if the sink drops repetitions, so that the entry of a delivery needs a nonce
+    (spec/event-log.md 8.4).
+    """
+    letters_need_nonces: bool = False
+    """True if the second sink drops repetitions."""
 
     @property
     def window_rows(self) -> int:

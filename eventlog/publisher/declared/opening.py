@@ -457,6 +457,9 @@ def publisher_options(
         events=EventOptions(insert_query_back(config), config.format.noop_updates),
         retention=retention_of(config),
         dead_letters=config.dead_letter.type is not None,
+        needs_nonces=sink_named(config.sink.type).drops_repetitions,
+        letters_need_nonces=config.dead_letter.type is not None
+        and sink_named(config.dead_letter.type).drops_repetitions,
     )
 
 

@@ -26,7 +26,7 @@ from eventlog.publisher.context.context import UNCHECKED, CatalogCheck, Context
 from eventlog.publisher.context.observer import SnapshotProgress
 from eventlog.publisher.feeds.queue import WindowResult, build_events
 from eventlog.publisher.feeds.read_back import Built, built_deliveries
-from eventlog.publisher.ledger.delivery import Delivery, pack
+from eventlog.publisher.ledger.delivery import Delivery, new_nonce, pack
 
 
 @dataclass(slots=True)
@@ -249,7 +249,8 @@ def packed(
     """Return the delivery of the events of a chunk; ``first`` is the number of its first event."""
     origins = origins_of_objects(context)
     delivery = pack(number, events, context.options.batch_size, first, origins, context.epoch)
-    return delivery._replace(current_rows=current_rows)
+    nonce = new_nonce(is_needed=context.options.needs_nonces)
+    return delivery._replace(current_rows=current_rows, nonce=nonce)
 
 
 def origins_of_objects(context: Context) -> Origins:

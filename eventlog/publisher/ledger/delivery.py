@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from eventlog.core.catalog import ObjectId
+from eventlog.core.clock import random_hex
 from eventlog.core.ranges import ids_of, to_ranges
 from eventlog.core.rows.event_ids import begun_of, epoch_suffix, object_id_of, object_text
 from eventlog.core.rows.events import CurrentRow, Outgoing
@@ -152,6 +153,10 @@ class Delivery(NamedTuple):
     """The attempts to send documents for which the receiver has failed, by document number."""
     parked: Mapping[str, Tried] = MappingProxyType({})
     """The attempts to send events that were answered with retry, by event-id."""
+    nonce: str = ""
+    """A random text by which a server distinguishes the events of the delivery from events of other
+    deliveries with the same event-ids (spec/event-log.md 8.4); empty if the sink needs none.
+    """
 
     def events(self) -> Iterator[Outgoing]:
         """Return the events of all documents in order."""
@@ -178,6 +183,7 @@ def pack(
     first: str = "",
     origins: Origins = NO_ORIGINS,
     epoch: str = "",
+    nonce: str = "",
 ) -> Delivery:
     """Return a delivery with the events in documents of up to ``batch_size`` events, in order. With
     ``first`` the events are numbered (``place``).
@@ -186,7 +192,12 @@ def pack(
         events = placed(events, count(1))
     starts = enumerate(range(0, len(events), batch_size), 1)
     documents = {each: events[start : start + batch_size] for each, start in starts}
-    return Delivery(number, documents, first, origins, epoch=epoch)
+    return Delivery(number, documents, first, origins, epoch=epoch, nonce=nonce)
+
+
+def new_nonce(*, is_needed: bool) -> str:
+    """Return a random text for a new entry; empty unless it is needed."""
+    return random_hex(8) if is_needed else ""
 
 
 def numbered(delivery: Delivery, first: str) -> Delivery:
@@ -238,24 +249,27 @@ def encode(delivery: Delivery, *, is_plain: bool = False) -> str:
     """Return the content of the entry of kind ``delivery``.
 
     The content is ``{"line_format": 1, "documents": [...]}``, with ``"first"`` in a numbered
-    delivery, with ``"epoch"`` if the log has an epoch, and with ``"last_number"`` if a finished
-    document had a higher number than the remaining documents. A document has its ``number``, the
-    record_ids of its events one after the other as ranges (``rows``), the number of ids of each
-    event (``counts``), and in a numbered delivery the ``place`` of its first event. ``events`` has
-    the exceptions, by the index of the event: an ``id`` other than the first record_id and the
-    epoch; rows that were ``dropped`` because other rows of the event take precedence (7.1); the
-    number of ``attempts``; a ``place`` that does not follow the previous one; the attempts of an
-    event that is ``parked``. A delivery of a snapshot has ``"snapshot"``, the time when the
-    snapshot was begun, and each of its documents has ``objects`` in place of rows and counts. A
-    document that was ``tried`` has ``"suspect"`` or ``"failures"``, by the kind:
-    ``{"tries": 2, "answer": "...", "due": "..."}``. ``is_plain`` means that no event has an
-    exception, as in nearly all new deliveries, so that no search for exceptions is needed.
+    delivery, with ``"epoch"`` if the log has an epoch, with ``"nonce"`` if the sink needs one, and
+    with ``"last_number"`` if a finished document had a higher number than the remaining documents.
+    A document has its ``number``, the record_ids of its events one after the other as ranges
+    (``rows``), the number of ids of each event (``counts``), and in a numbered delivery the
+    ``place`` of its first event. ``events`` has the exceptions, by the index of the event: an
+    ``id`` other than the first record_id and the epoch; rows that were ``dropped`` because other
+    rows of the event take precedence (7.1); the number of ``attempts``; a ``place`` that does not
+    follow the previous one; the attempts of an event that is ``parked``. A delivery of a snapshot
+    has ``"snapshot"``, the time when the snapshot was begun, and each of its documents has
+    ``objects`` in place of rows and counts. A document that was ``tried`` has ``"suspect"`` or
+    ``"failures"``, by the kind: ``{"tries": 2, "answer": "...", "due": "..."}``. ``is_plain`` means
+    that no event has an exception, as in nearly all new deliveries, so that no search for
+    exceptions is needed.
     """
     entry: dict[str, object] = {"line_format": ENTRY_FORMAT}
     if delivery.epoch:
         entry["epoch"] = delivery.epoch
     if delivery.first:
         entry["first"] = delivery.first
+    if delivery.nonce:
+        entry["nonce"] = delivery.nonce
     if delivery.last_number > max(delivery.documents, default=0):
         entry["last_number"] = delivery.last_number
     suffix = epoch_suffix(delivery.epoch)
@@ -349,6 +363,7 @@ def decode(number: int, content: str) -> Delivery:
                 for index, what in document.get("events", {}).items()
                 if (tried := read_tried(what)) is not None
             },
+            nonce=str(entry.get("nonce", "")),
         )
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise DatabaseError(

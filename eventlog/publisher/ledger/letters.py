@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from eventlog.core.ranges import ids_of, to_ranges
-from eventlog.publisher.ledger.delivery import ENTRY_FORMAT, refuse_newer
+from eventlog.publisher.ledger.delivery import ENTRY_FORMAT, new_nonce, refuse_newer
 from eventlog.sql.log.errors import count_refusals
 from eventlog.sql.log.internal_tables import (
     EntryKind,
@@ -50,6 +50,8 @@ class Letter(NamedTuple):
     """The number of the letter's entry, 0 = the letter is not recorded yet."""
     moment: datetime | None = None
     """The time in UTC at which the event became E."""
+    nonce: str = ""
+    """A random text, as a delivery has it (spec/event-log.md 8.4)."""
 
     @property
     def key(self) -> str:
@@ -57,7 +59,9 @@ class Letter(NamedTuple):
         return f"{self.event_id}/{self.refusal}"
 
 
-def add_letters(log: OpenLog, letters: Sequence[Letter], consumer: str) -> None:
+def add_letters(
+    log: OpenLog, letters: Sequence[Letter], consumer: str, *, needs_nonces: bool
+) -> None:
     """Write the entries of new letters. Call this before the error rows of their events are
     written. Nothing is committed.
     """
@@ -73,7 +77,8 @@ def add_letters(log: OpenLog, letters: Sequence[Letter], consumer: str) -> None:
     contents = {}
     for number, letter in enumerate(letters, last - len(letters) + 1):
         known: int | str = letter.rows[0] if letter.rows else letter.event_id
-        contents[number] = encode(letter._replace(refusal=earlier.get(known, 0) + 1))
+        refusal, nonce = earlier.get(known, 0) + 1, new_nonce(is_needed=needs_nonces)
+        contents[number] = encode(letter._replace(refusal=refusal, nonce=nonce))
     add_entries(log, EntryKind.DEAD_LETTER, contents, consumer)
 
 
@@ -116,6 +121,8 @@ def encode(letter: Letter) -> str:
     }
     if letter.is_row:
         content["is_row"] = True
+    if letter.nonce:
+        content["nonce"] = letter.nonce
     return json.dumps(content, separators=(",", ":"))
 
 
@@ -133,6 +140,7 @@ def decode(number: int, content: str) -> Letter:
         int(entry["attempts"]),
         bool(entry.get("is_row", False)),
         int(entry["refusal"]),
+        nonce=str(entry.get("nonce", "")),
     )
 
 

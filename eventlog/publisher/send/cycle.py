@@ -37,7 +37,7 @@ from eventlog.publisher.feeds.queue import (
 )
 from eventlog.publisher.feeds.read_back import Built, built_deliveries, with_current_rows
 from eventlog.publisher.feeds.snapshot import unfinished
-from eventlog.publisher.ledger.delivery import Delivery, encode, pack
+from eventlog.publisher.ledger.delivery import Delivery, encode, new_nonce, pack
 from eventlog.publisher.ledger.ledger import QueueScan
 from eventlog.publisher.send.log_feed import (
     LogFeed,
@@ -343,7 +343,9 @@ def record_new(
     number, first = begin_delivery(context, state) if context.output.is_numbered else (None, "")
     # Without outcomes every row of a new event contributes, including the first row, which gives
     # the event its id.
-    delivery = pack(number or 0, events, context.options.batch_size, first, origins, context.epoch)
+    nonce = new_nonce(is_needed=context.options.needs_nonces)
+    size, epoch = context.options.batch_size, context.epoch
+    delivery = pack(number or 0, events, size, first, origins, epoch, nonce)
     if context.observer.wants_event_times and not origins.event_times:
         # The first rows are enough, since event_time only serves to measure the latency.
         firsts = sorted(own[0].ids[0] for own in delivery.documents.values())

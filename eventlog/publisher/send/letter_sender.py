@@ -359,4 +359,5 @@ def _written(form: LetterForm, built: BuiltLetter, place: tuple[int, int]) -> Do
                 "dead letter %s has rows in place of its event: %s", built.letter.key, error,
                 extra={"code": DEAD_LETTER},
             )  # fmt: skip
-    return letter_document(form, _facts(built), event, built.rows, place)
+    document = letter_document(form, _facts(built), event, built.rows, place)
+    return document._replace(nonce=built.letter.nonce)

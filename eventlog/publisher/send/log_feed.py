@@ -610,6 +610,8 @@ def send_events(
     document = written(
         lambda some: context.output.document(context.catalog, delivery, document_no, some), events
     )
+    if delivery.nonce:
+        document = document._replace(nonce=delivery.nonce)
     if not document.refused:
         return sink.send(document)
     # The format has refused some events of the document; these already have errors.

@@ -211,8 +211,13 @@ class Marks:
             one._replace(event_id=f"{one.rows[0]}{suffix}") if not one.event_id else one
             for one in self.letters
         ]
-        add_letters(context.log, letters, context.ledger.consumer)
-        context.counters.letters_written += len(letters)
+        _add_letters(context, letters)
+
+
+def _add_letters(context: Context, letters: Sequence[Letter]) -> None:
+    needs_nonces = context.options.letters_need_nonces
+    add_letters(context.log, letters, context.ledger.consumer, needs_nonces=needs_nonces)
+    context.counters.letters_written += len(letters)
 
 
 def refuse_objects(context: Context, refused: Sequence[tuple[str, str, str]]) -> None:
@@ -221,9 +226,7 @@ def refuse_objects(context: Context, refused: Sequence[tuple[str, str, str]]) ->
     """
     context.counters.rows_invalid += len(refused)
     if context.options.dead_letters:
-        letters = [Letter(*one, is_row=True) for one in refused]
-        add_letters(context.log, letters, context.ledger.consumer)
-        context.counters.letters_written += len(letters)
+        _add_letters(context, [Letter(*one, is_row=True) for one in refused])
     add_object_errors(context.log, refused, context.ledger.consumer)
 
 

@@ -103,6 +103,10 @@ class Sink(ABC):
     """
     takes_records: ClassVar[bool] = False
     """True if the sink reads the records of a document instead of its body."""
+    drops_repetitions: ClassVar[bool] = False
+    """True if the receiver drops a message whose id it has had before. ``send`` puts the ``nonce``
+    of the document into such ids, since other logs have the same event-ids (spec/event-log.md 8.4).
+    """
     takes_several: ClassVar[bool] = False
     """True if ``send`` may be called for several documents at the same time, each of which is sent
     separately. A file or a stream receives one document after the other from one thread, since

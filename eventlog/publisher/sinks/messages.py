@@ -89,6 +89,17 @@ class Message(NamedTuple):
     key: bytes | None
     body: bytes
     headers: tuple[tuple[str, bytes], ...]
+    nonce: str = ""
+    """The random text of the delivery, empty if it has none."""
+
+    @property
+    def deduplication_id(self) -> str:
+        """The id by which a server recognizes the message when it comes again; empty for a
+        heartbeat.
+        """
+        if not self.nonce:
+            return self.message_id
+        return f"{self.event_id}.{self.nonce}{self.message_id.removeprefix(self.event_id)}"
 
     @property
     def object_id(self) -> tuple[str | None, bytes | None]:
@@ -106,7 +117,9 @@ class Message(NamedTuple):
         return [*((name, value) for name, value in own if value is not None), *self.headers]
 
 
-def messages_of(event_id: str, records: Sequence[KafkaRecord]) -> list[Message]:
+def messages_of(
+    event_id: str, records: Sequence[KafkaRecord], nonce: str = ""
+) -> list[Message]:
     """Return the messages of an event. A tombstone is only for Kafka's compaction, so it becomes no
     message.
     """
@@ -119,6 +132,7 @@ def messages_of(event_id: str, records: Sequence[KafkaRecord]) -> list[Message]:
             record.key,
             record.value or b"",
             record.headers,
+            nonce,
         )
         for behind, record in zip(range(len(bodies) - 1, -1, -1), bodies, strict=True)
     ]
@@ -218,7 +232,7 @@ class MessageSink(NetworkSink):
             if isinstance(records, EventResult):
                 refused[event_id] = records
                 continue
-            messages = messages_of(event_id, records)
+            messages = messages_of(event_id, records, document.nonce)
             largest = max(map(self.size, messages), default=0)
             if largest > most:
                 refused[event_id] = too_large(

@@ -6,6 +6,7 @@ the publisher waits for the database.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 
 from eventlog.config.kafka import ALLOW_PLAIN, PASSWORD, USER
 from eventlog.core.clock import start_thread
-from eventlog.core.options import PATH, TEXT, WEB_URL, option, shared
+from eventlog.core.options import PATH, TEXT, WEB_URL, option, shared, toml
 from eventlog.errors import ConfigError, ReceiverUnavailable, Reply
 from eventlog.model import EventResult
 from eventlog.publisher.sinks import CA_FILE, CLIENT_CERTIFICATE, CLIENT_KEY, TIMEOUT, TOKEN
@@ -44,6 +45,12 @@ _AT_ONCE: Final = 256
 _MESSAGE_TOO_LARGE: Final = 10054
 _FULL: Final = (10077, 10047, 10023)
 """JetStream's error codes for a stream at its limits, and for a server without room."""
+
+_NOT_OF_SUBJECTS: Final = re.compile(r"\s|[\x00-\x1f]|^\.|(?<=\.)\.|\.$|(?<![^.])[*>](?![^.])")
+"""What a subject cannot have: blanks, dots that make a part empty, and parts that are wildcards."""
+
+_FORBIDDEN: Final = re.compile(r'(?i)permissions violation for publish to "([^"]+)"')
+"""The words of the server about a subject to which the user may not publish."""
 
 _PATIENCE: Final = 5.0
 """The seconds that the loop has, in addition to the timeout of an answer, to return it."""
@@ -97,13 +104,13 @@ _URL: Final = ServerUrl(
 
 class NatsSink(MessageSink):
     """A sink that publishes to a subject, and waits until the stream that takes it has answered.
-    Within a period that is configured for the stream, the stream recognizes by the event-id a
-    message that comes again.
+    Within a period that is configured for the stream, the stream drops a message that comes again.
     """
 
     name = "nats"
     title = "NATS JetStream"
     options = NatsOptions
+    drops_repetitions = True
     needs = {"nats_url": "the address, nats://HOST:PORT"}  # noqa: RUF012 - read only
     server_url = _URL
     address = ("nats_url", "subject")
@@ -118,6 +125,11 @@ class NatsSink(MessageSink):
             yield (
                 "EVENTLOG_SINK_USER, EVENTLOG_SINK_TOKEN and sink.credentials_file exclude each "
                 "other; keep one"
+            )
+        if options.subject is not None and _NOT_OF_SUBJECTS.search(options.subject):
+            yield (
+                f"{source_of('subject')} = {toml(options.subject)} cannot be published to: a "
+                "subject has no blanks, no empty parts between dots, and no part that is * or >"
             )
         urls = [] if options.nats_url is None else _servers(options.nats_url)
         yield from _URL.contradictions(options, urls, source_of)
@@ -260,7 +272,7 @@ class NatsSink(MessageSink):
         answers: asyncio.Future[list[Any]] = self._asyncio.gather(
             *(
                 stream.publish(
-                    self._options.subject or message.topic or DEFAULT_PLACE,
+                    self._subject(message),
                     message.body,
                     headers=_headers(message),
                 )
@@ -276,7 +288,7 @@ class NatsSink(MessageSink):
                 await answers
             failure = self._failed.exception()
             await self._disconnect()
-            raise self._error(failure, messages) from None
+            raise self._error(failure) from None
         refused: dict[str, EventResult] = {}
         for message, answer in zip(messages, answers.result(), strict=True):
             if getattr(answer, "err_code", None) == _MESSAGE_TOO_LARGE:
@@ -285,8 +297,15 @@ class NatsSink(MessageSink):
                 )
             elif isinstance(answer, BaseException):
                 await self._disconnect()
-                raise self._error(answer, messages) from None
+                raise self._error(answer, self._subject(message)) from None
         return refused
+
+    def _subject(self, message: Message) -> str:
+        """Return the subject of a message. Characters of a topic that a subject cannot have become
+        ``_``, so that the name of one table stops no other table.
+        """
+        topic = message.topic or DEFAULT_PLACE
+        return self._options.subject or _NOT_OF_SUBJECTS.sub("_", topic)
 
     async def _stream_of(self, subject: str) -> str:
         """Return the stream that takes a subject, in words. Raises ReceiverUnavailable."""
@@ -295,22 +314,23 @@ class NatsSink(MessageSink):
             name = await stream.find_stream_name_by_subject(subject)
             config = (await stream.stream_info(name)).config
         except self._nats.js.errors.NotFoundError:
-            raise self._error(self._nats.js.errors.NoStreamResponseError()) from None
+            raise self._error(self._nats.js.errors.NoStreamResponseError(), subject) from None
         except self._nats.errors.Error as error:
             return f"the user may not ask for its streams ({_words(error)})"
         window = config.duplicate_window or 0
         return (
             f"stream {name} takes {subject}, and recognizes a message that comes again within "
-            f"{window:g} s"
+            f"{window:g} s{_dropped(config)}"
         )
 
-    def _error(
-        self, error: BaseException | None, messages: Sequence[Message] = ()
-    ) -> ReceiverUnavailable:
-        """Return the sink's error for an error of the client."""
+    def _error(self, error: BaseException | None, subject: str = "") -> ReceiverUnavailable:
+        """Return the sink's error for an error of the client. ``subject`` is the subject of the
+        message that has the error; empty for an error of the connection.
+        """
         errors, stream_errors = self._nats.errors, self._nats.js.errors
-        topics = {self._options.subject or one.topic or DEFAULT_PLACE for one in messages}
-        subject = min(topics, default=self._options.subject or DEFAULT_PLACE)
+        if (forbidden := _FORBIDDEN.search(_words(error))) is not None:
+            subject = forbidden[1]
+        subject = subject or self._options.subject or DEFAULT_PLACE
         text, lower = _words(error), _words(error).lower()
         code = getattr(error, "err_code", None)
         reply = Reply.in_words(str(code or ""), " ".join(str(error or "").split()))
@@ -336,8 +356,6 @@ class NatsSink(MessageSink):
                 "the server does not ask for TLS, so nothing was sent",
                 "configure tls in the server, or correct sink.nats_url",
             )
-        elif isinstance(error, errors.BadSubjectError):
-            text, advice = f"{subject} is not a subject", "set sink.subject"
         elif code in _FULL:
             advice = "raise the limits of the stream, or of the server's storage"
         elif isinstance(error, TimeoutError | errors.TimeoutError):
@@ -377,8 +395,17 @@ def _only_over_tls(nats: Any) -> Any:
 def _headers(message: Message) -> dict[str, str]:
     headers = {name: header_text(value) for name, value in message.named}
     if message.message_id:
-        headers["Nats-Msg-Id"] = header_text(message.message_id.encode())
+        headers["Nats-Msg-Id"] = header_text(message.deduplication_id.encode())
     return headers
+
+
+def _dropped(config: Any) -> str:
+    """Return which limits of a stream drop messages, in words; empty if none does."""
+    names = ["max_msgs", "max_bytes"] if config.discard == "old" else []
+    names += [] if config.discard_new_per_subject else ["max_msgs_per_subject"]
+    values = {name: getattr(config, name) or 0 for name in (*names, "max_age")}
+    limits = ", ".join(f"{name} = {value:g}" for name, value in values.items() if value > 0)
+    return f"; beyond {limits} it drops its oldest messages, read or not" if limits else ""
 
 
 def _words(error: BaseException | None) -> str:

@@ -257,6 +257,15 @@ class RedisSink(MessageSink):
 
     def _connected(self, connection: Any) -> None:
         connection.on_connect()
+        # Each command is tried before anything is written: if it fails only after the entries, each
+        # attempt writes the entries again.
+        for command, is_used in (
+            (("WAIT", 0, 1), self._options.wait_replicas),
+            (("WAITAOF", 1, 0, 1), self._options.wait_disk),
+        ):
+            if is_used:
+                connection.send_command(*command)
+                connection.read_response()
         self._connections += 1
 
     def _lost(self) -> ReceiverUnavailable:
@@ -278,7 +287,7 @@ class RedisSink(MessageSink):
             words = " ".join(str(error).rpartition(" caused error: ")[2].split())
             text, code = words[:200], _CODES.get(type(error).__name__, words.partition(" ")[0])
             advice = _ADVICE.get(code, "")
-            if "WAITAOF" in text.upper():
+            if "WAITAOF" in text.upper() and code != "NOPERM":
                 advice = (
                     "set appendonly yes on a server of Redis 7.2 or later, or remove sink.wait_disk"
                 )

@@ -112,6 +112,7 @@ class SqsSink(MessageSink):
     name = "sqs"
     title = "Amazon SQS"
     options = SqsOptions
+    drops_repetitions = True
     needs = {"queue_url": "the URL of the queue"}  # noqa: RUF012 - read only
     address = ("queue_url", "endpoint")
 
@@ -203,6 +204,9 @@ class SqsSink(MessageSink):
             with self._failing():
                 answer = self._client.send_message_batch(QueueUrl=self._url, Entries=entries)
             failed = {one["Id"]: one for one in answer.get("Failed", ())}
+            confirmed = {one["Id"] for one in answer.get("Successful", ())}
+            if left.keys() - failed.keys() - confirmed:  # the answer was cut off
+                raise unavailable(self._shown, "the answer lacks the results of some messages")
             for number, one in failed.items():
                 if one.get("SenderFault") and (error := _refusal(one)):
                     refused[left[number].event_id] = error
@@ -229,7 +233,10 @@ class SqsSink(MessageSink):
             if "sqs:GetQueueAttributes" not in refused.in_short:
                 raise
             return None
-        return str(answer["Attributes"][name])
+        found = answer.get("Attributes", {}).get(name)
+        if found is None:
+            raise unavailable(self._shown, f"the answer lacks the attribute {name}")
+        return str(found)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -293,7 +300,7 @@ def _entry(message: Message) -> dict[str, Any]:
         "MessageBody": body,
         "MessageGroupId": hashlib.sha256(group).hexdigest(),
         "MessageDeduplicationId": hashlib.sha256(
-            (message.message_id or random_hex(16)).encode()
+            (message.deduplication_id or random_hex(16)).encode()
         ).hexdigest(),
         "MessageAttributes": {
             name: {"DataType": "String", "StringValue": header_text(value)}

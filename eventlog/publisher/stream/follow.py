@@ -205,7 +205,8 @@ class Run:
                     for number, event in enumerate(written, recorded.number)
                 ]
             if events:
-                self.feed.add_recorded(events, document.tried)
+                self.feed.add_recorded(events, document.tried, document.nonce)
+        self.feed.begin_nonce()
         if self.once:
             self.outbox.retry_now()
         self.output.writer.resume(self.feed.saved.numbered)

@@ -24,9 +24,10 @@ from eventlog.publisher.stream.recorded import RecordedDocument, RecordedEvent, 
 from eventlog.sql.log.errors import DEAD_LETTER
 
 
-def encode_letter(failed: FailedEvent) -> str:
-    """Return the content of the entry of a letter: the member ``letter`` with the reason, and the
-    members that the entry of a document with only this event has. If there is no event, ``letter``
+def encode_letter(failed: FailedEvent, nonce: str = "") -> str:
+    """Return the content of the entry of a letter: its nonce (spec/event-log.md 8.4), the member
+    ``letter`` with the reason, and the members that the entry of a document with only this event
+    has. If there is no event, ``letter``
     also has the content of the failure.
     """
     failure, event, attempts = failed
@@ -38,11 +39,14 @@ def encode_letter(failed: FailedEvent) -> str:
     }
     if event is None:
         letter["content"] = failure.content
-        return json.dumps({"line_format": ENTRY_FORMAT, "letter": letter}, separators=(",", ":"))
+        entry: dict[str, object] = {"line_format": ENTRY_FORMAT}
+        if nonce:
+            entry["nonce"] = nonce
+        return json.dumps({**entry, "letter": letter}, separators=(",", ":"))
     recorded = RecordedEvent(
         event.number, event.sent_id, event.change, event.numbered, event.described
     )
-    entry = json.loads(encode(RecordedDocument([recorded])))
+    entry = json.loads(encode(RecordedDocument([recorded], nonce=nonce)))
     return json.dumps({**entry, "letter": letter}, separators=(",", ":"))
 
 
@@ -94,7 +98,7 @@ class SourceLetters:
         if "events" in content:
             (recorded,) = decode(number, text).events
             rows = [json.loads(change_json.dumps(recorded.change))]
-        write = partial(self._document, facts, recorded, rows)
+        write = partial(self._document, facts, recorded, rows, str(content.get("nonce", "")))
         return ReadyLetter(number, facts.key, facts.event_id, 0, write)
 
     def _document(
@@ -102,10 +106,11 @@ class SourceLetters:
         facts: LetterFacts,
         recorded: RecordedEvent | None,
         rows: Sequence[Mapping[str, object]],
+        nonce: str,
         place: tuple[int, int],
     ) -> Document:
         event = None if recorded is None else self._written(recorded)
-        return letter_document(self._form, facts, event, rows, place)
+        return letter_document(self._form, facts, event, rows, place)._replace(nonce=nonce)
 
     def _written(self, recorded: RecordedEvent) -> Document | None:
         """Return the document of an event alone, None if the format cannot write it."""

@@ -77,23 +77,28 @@ class RecordedDocument(NamedTuple):
     """Events that are sent as one document, or, in ``settled``, events that are not sent again.
 
     ``tried`` are the attempts at the document, None = there was none (spec/event-log.md 8.4).
+    ``nonce`` is its random text, empty if the sink needs none. A document without events has the
+    nonce of the events that the position has not passed.
     """
 
     events: Sequence[RecordedEvent]
     tried: Tried | None = None
     settled: Sequence[SettledEvent] = ()
+    nonce: str = ""
 
 
 def encode(document: RecordedDocument) -> str:
     """Return the content of a document's entry.
 
-    ``{"line_format": 1, "events": [...]}`` with ``tables``, the descriptions of the tables, and
-    with ``suspect``, ``failures`` or ``parked``, which have the same form as in the in-flight entry
-    of a log; or ``{"line_format": 1, "settled": [[event_id, digest], ...]}``.
+    ``{"line_format": 1, "events": [...]}`` with ``nonce``, with ``tables``, the descriptions of the
+    tables, and with ``suspect``, ``failures`` or ``parked``, which have the same form as in the
+    in-flight entry of a log; or ``{"line_format": 1, "settled": [[event_id, digest], ...]}``.
     """
     entry: dict[str, Any] = {"line_format": ENTRY_FORMAT}
     if document.settled:
         return json.dumps({**entry, "settled": document.settled}, separators=(",", ":"))
+    if document.nonce:
+        entry["nonce"] = document.nonce
     tables = dict.fromkeys(event.described for event in document.events if event.described)
     if tables:
         entry["tables"] = [
@@ -140,7 +145,8 @@ def decode(entry_no: int, content: str) -> RecordedDocument:
                     tables.get((change.schema, change.table)),
                 )
             )
-        return RecordedDocument(events, read_tried(entry))
+        nonce = str(entry.get("nonce", ""))
+        return RecordedDocument(events, read_tried(entry), nonce=nonce)
     except (TypeError, ValueError, KeyError, AttributeError, ConfigError, FormatError) as error:
         raise DatabaseError(
             f"the entry {entry_no} of the events without an answer cannot be read ({error}). If "

@@ -27,8 +27,9 @@ def skip_recorded(position: TablePosition, event_ids: Iterable[str], why: str) -
     """
     entries = dict(position.entries())
     clock, outbox = position.clock, Outbox[RecordedEvent](Rules(), is_recorded=False)
+    nonces: dict[int, str] = {}
     for number, content in entries.items():
-        events, tried, _ = decode(number, content)
+        events, tried, _, nonces[number] = decode(number, content)
         if events:
             outbox.add([resumed(Document((number,), events), tried, clock, inf)])
         if tried is not None:
@@ -43,7 +44,8 @@ def skip_recorded(position: TablePosition, event_ids: Iterable[str], why: str) -
     for number in outbox.record():
         del entries[number]
         for left in outbox.batch(number):
-            recorded = RecordedDocument(left.events, tried_of(left, outbox, clock))
+            tried, nonce = tried_of(left, outbox, clock), nonces[number]
+            recorded = RecordedDocument(left.events, tried, nonce=nonce)
             entries[left.events[0].number] = encode(recorded)
     if skipped:
         position.save(position.load(), failures, entries)

@@ -20,7 +20,7 @@ from eventlog.errors import number_of
 from eventlog.model import Answer, EventResult, Level
 from eventlog.publisher.context.context import Counters, PublisherOptions, Reports, stream_summary
 from eventlog.publisher.context.observer import Observer
-from eventlog.publisher.ledger.delivery import Tried
+from eventlog.publisher.ledger.delivery import Tried, new_nonce
 from eventlog.publisher.send.database_clock import resumed, rounds_of, tried_of
 from eventlog.publisher.send.outbox import Outbox, Settled
 from eventlog.publisher.send.policy import EVERY, Document, tries_at
@@ -31,15 +31,20 @@ from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream.failures import Failures
 from eventlog.publisher.stream.letters import encode_letter
 from eventlog.publisher.stream.output import StreamOutput
-from eventlog.publisher.stream.pending_event import STEP, PendingEvent, ReadPosition
+from eventlog.publisher.stream.pending_event import (
+    BEFORE_ALL,
+    STEP,
+    PendingEvent,
+    ReadPosition,
+)
 from eventlog.publisher.stream.position import Saved, TablePosition
 from eventlog.publisher.stream.recorded import RecordedDocument, RecordedEvent, encode
 
 _log = logging.getLogger("eventlog.publisher")
 
-_EntryKey: TypeAlias = tuple[tuple[int, ...], Tried | None]
-"""The values on which an entry depends: the numbers of its events, which do not change, and the
-attempts.
+_EntryKey: TypeAlias = tuple[tuple[int, ...], Tried | None, str]
+"""The values on which an entry depends: the numbers of its events, which do not change, the
+attempts, and the nonce.
 """
 
 
@@ -81,6 +86,10 @@ class SourceFeed:
         self._fatal: list[Failure] = []  # of events that were answered fatal, saved at once
         self._answered = 0  # events answered since the last save
         self._entries: dict[int, tuple[_EntryKey, str]] = {}  # as they were last saved
+        # The nonce of the events that the position has not passed, empty if the sink needs none;
+        # the nonces of documents that it has passed, by their batches; the number of the last event
+        # that was sent under the first nonce.
+        self._nonce, self._nonces, self._sent_to = "", dict[int, str](), BEFORE_ALL
         self.after_save: Callable[[], object] = lambda: None
         """A function that is called after each save, outside of a transaction."""
         self._saved_at = monotonic()
@@ -113,13 +122,28 @@ class SourceFeed:
     def restore(self, entry_no: int, document: RecordedDocument, content: str) -> None:
         """Restore an entry of the position. All entries are restored before events are read."""
         self._entries[entry_no] = _key_of(document), content
+        if entry_no == BEFORE_ALL and self._options.needs_nonces:
+            self._nonce = document.nonce
         if document.settled:
             self.failures.restore(entry_no, content, document.settled)
             self.pass_over(entry_no)
 
-    def add_recorded(self, events: Sequence[PendingEvent], tried: Tried | None) -> None:
+    def begin_nonce(self) -> None:
+        """Save a nonce before anything is sent, unless the previous run has saved one: it may have
+        sent events after the position.
+        """
+        if self._options.needs_nonces and not self._nonce:
+            self._nonce = new_nonce(is_needed=True)
+            self._entries |= self._entry_of_nonce()
+            contents = {number: content for number, (_, content) in self._entries.items()}
+            self._position.save(self.saved, entries=contents)
+
+    def add_recorded(
+        self, events: Sequence[PendingEvent], tried: Tried | None, nonce: str = ""
+    ) -> None:
         """Add a document that was recorded, before events are read."""
         self.pass_over(events[-1].number)
+        self._nonces[events[0].number] = nonce
         document = Document((events[0].number,), events)
         clock, longest = self._position.clock, self._options.retry_max
         self.outbox.add([resumed(document, tried, clock, longest)])
@@ -156,13 +180,15 @@ class SourceFeed:
     def prepare(self, document: Document[PendingEvent]) -> Document[PendingEvent]:
         """Return a document with the number under which it is sent."""
         self.last_document_no += 1
+        self._sent_to = max(self._sent_to, document.events[-1].number)
         return document._replace(number=self.last_document_no)
 
     def send(self, document: Document[PendingEvent]) -> Answer:
         """Send a document. Raises ReceiverUnavailable."""
-        return self._sink.send(
-            self.output.document(self.saved.delivery_no, document.number, document.events)
-        )
+        written = self.output.document(self.saved.delivery_no, document.number, document.events)
+        if nonce := self._nonce_of(document):
+            written = written._replace(nonce=nonce)
+        return self._sink.send(written)
 
     def settled(self, settled: Settled[PendingEvent]) -> None:
         """Record what an outcome has led to: an event that was answered fatal has a failure, and is
@@ -221,10 +247,13 @@ class SourceFeed:
         place = self._moved()
         failed, settled = self.failures.take(self.passed, is_at_end=self.is_at_end)
         failures = [*(one.failure for one in failed), *self._fatal]
-        letters = [encode_letter(one) for one in failed] if self._options.dead_letters else []
-        entries = self._recorded() | {
-            entry_no: (((), None), content) for entry_no, content in settled.items()
-        }
+        letters = []
+        if self._options.dead_letters:
+            needs_nonces = self._options.letters_need_nonces
+            letters = [encode_letter(one, new_nonce(is_needed=needs_nonces)) for one in failed]
+        self._renew_nonce()
+        entries = self._recorded() | self._entry_of_nonce()
+        entries |= {entry_no: (((), None, ""), content) for entry_no, content in settled.items()}
         is_same = entries.items() == self._entries.items()
         if place is None and not failures and not self.last_document_no and is_same:
             return
@@ -252,6 +281,29 @@ class SourceFeed:
         while self._marks and self._marks[0][0] <= first:
             self.passed, place = self._marks.popleft()
         return place
+
+    def _nonce_of(self, document: Document[PendingEvent]) -> str:
+        return self._nonces.get(document.place[0], self._nonce)
+
+    def _entry_of_nonce(self) -> dict[int, tuple[_EntryKey, str]]:
+        if not self._nonce:
+            return {}
+        document = RecordedDocument([], nonce=self._nonce)
+        return {BEFORE_ALL: (_key_of(document), encode(document))}
+
+    def _renew_nonce(self) -> None:
+        """Take another nonce if the position has passed all events that were sent under the present
+        nonce: no event that is read again was sent. Recorded documents keep their nonces.
+        """
+        if not self._nonce or not BEFORE_ALL < self._sent_to < self.passed:
+            return
+        outbox = self.outbox
+        self._nonces = {
+            batch: self._nonces.get(batch, self._nonce)
+            for batch in outbox.batches
+            if all(one.events[-1].number < self.passed for one in outbox.batch(batch))
+        }
+        self._nonce, self._sent_to = new_nonce(is_needed=True), BEFORE_ALL
 
     def _first_not_passed(self) -> int:
         """Return the number of the oldest event without an answer that the position cannot pass. If
@@ -288,6 +340,7 @@ class SourceFeed:
                     for each in events
                 ],
                 tried_of(document, self.outbox, self._position.clock),
+                nonce=self._nonce_of(document),
             )
             key, known = _key_of(recorded), self._entries.get(events[0].number)
             if known is None or known[0] != key:
@@ -301,4 +354,4 @@ class SourceFeed:
 
 
 def _key_of(document: RecordedDocument) -> _EntryKey:
-    return tuple(event.number for event in document.events), document.tried
+    return tuple(event.number for event in document.events), document.tried, document.nonce
