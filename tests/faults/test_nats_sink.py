@@ -215,7 +215,6 @@ def test_a_full_stream_makes_everything_wait(server: Server) -> None:
     ("options", "environ", "advice"),
     [
         ({"subject": "nowhere"}, {}, "nats stream add EVENTLOG --subjects 'nowhere'"),
-        ({"subject": "a b"}, {}, "a b is not a subject; set sink.subject"),
         ({}, {"USER": "publisher", "PASSWORD": "wr0ng"}, "check EVENTLOG_SINK_USER"),
         ({}, {"TOKEN": "wr0ng"}, "EVENTLOG_SINK_TOKEN or sink.credentials_file"),
         (
@@ -232,10 +231,43 @@ def test_a_refusal_of_the_server_names_what_to_do_and_no_secret(
         sink.send(records(e1=b"val7e"))
     message = str(caught.value)
     assert advice in message
-    assert advice in caught.value.in_short or "is not a subject" in advice
+    assert advice in caught.value.in_short
     assert not any(secret in message for secret in ("wr0ng", "hush", "val7e"))
     assert caught.value.code == "receiver_misconfigured", "an option is wrong"
     assert not caught.value.is_suspicious
+
+
+def of_topics(*topics: str) -> dict[str, tuple[KafkaRecord, ...]]:
+    """An event of each topic."""
+    return {
+        f"e{number}": (KafkaRecord(topic, b"k", b"a"),) for number, topic in enumerate(topics, 1)
+    }
+
+
+def test_an_error_of_one_message_names_its_subject(server: Server) -> None:
+    with (
+        to(server) as sink,
+        pytest.raises(ReceiverUnavailable, match=r"takes the subject zz\.b; make one"),
+    ):
+        sink.send(records(**of_topics("hr.a", "zz.b", "hr.c")))
+
+
+def test_a_forbidden_subject_is_the_one_that_is_named(server: Server) -> None:
+    environ = {"EVENTLOG_SINK_USER": "publisher", "EVENTLOG_SINK_PASSWORD": "hush"}
+    with (
+        to(server, environ) as sink,
+        pytest.raises(ReceiverUnavailable, match=r'permit the user: publish = \["hr\.b"\]'),
+    ):
+        sink.send(records(**of_topics("eventlog", "hr.b")))
+
+
+def test_a_topic_that_is_no_subject_stops_no_other(server: Server) -> None:
+    with to(server) as sink:
+        sink.send(records(**of_topics("hr..lead", "hr.trail.", "hr.a b", "hr.*", "hr.ok")))
+    assert [message.subject for message in stored(server)] == [
+        "hr._lead", "hr.trail_", "hr.a_b", "hr._", "hr.ok",
+    ]  # fmt: skip
+    assert stored(server)[0].headers["topic"] == "hr..lead"
 
 
 def test_a_user_with_the_permissions_that_the_message_names_can_publish(server: Server) -> None:
@@ -284,3 +316,29 @@ def test_a_trial_reports_the_stream_and_its_window(server: Server) -> None:
     assert found.endswith("within 120 s")
     with pytest.raises(ReceiverUnavailable, match="nats stream add EVENTLOG --subjects 'x'"):
         trial(subject="x")
+
+
+@pytest.mark.parametrize(
+    ("limits", "reported"),
+    [
+        (
+            {"max_msgs": 5, "max_age": 600.0},
+            "; beyond max_msgs = 5, max_age = 600 it drops its oldest",
+        ),
+        ({"max_msgs": 5, "discard": "new"}, ""),
+        (
+            {"max_msgs_per_subject": 2, "discard": "new"},
+            "; beyond max_msgs_per_subject = 2 it drops",
+        ),
+    ],
+)
+def test_a_trial_reports_the_limits_by_which_a_stream_drops_messages(
+    server: Server, limits: dict[str, Any], reported: str
+) -> None:
+    asked(server, lambda context: context.update_stream(
+        name="EVENTLOG", subjects=["eventlog"], **limits
+    ))  # fmt: skip
+    sink = {"type": "nats", "nats_url": url(server), "timeout": 2}
+    found = try_receiver(load({"sink": sink}, {}), io.StringIO()) or ""
+    assert "within 120 s" + reported in found
+    assert ("drops its oldest" in found) is bool(reported)

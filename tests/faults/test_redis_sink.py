@@ -237,14 +237,27 @@ def test_the_marks_wait_for_replicas(server: Server, tmp_path: Path) -> None:
 def test_the_marks_wait_for_the_disk_or_the_server_is_too_old(server: Server) -> None:
     version = tuple(map(int, client(server.port).info()["redis_version"].split(".")[:2]))
     with to(server, wait_disk=True) as sink:
-        sink.send(records(e1=b"a"))
         if version >= (7, 2):
+            sink.send(records(e1=b"a"))
             sink.flush()
             return
         with pytest.raises(
             ReceiverUnavailable, match=r"Redis 7\.2 or later, or remove sink\.wait_disk"
         ):
-            sink.flush()
+            sink.send(records(e1=b"a"))
+    assert not client(server.port).exists("eventlog"), "each attempt would write the entry again"
+
+
+def test_a_missing_right_to_wait_is_reported_before_an_entry_is_written(server: Server) -> None:
+    admin = client(server.port)
+    admin.execute_command("ACL", "SETUSER", "publisher", "on", ">hush", "~*", "+@all", "-wait")
+    environ = {"EVENTLOG_SINK_USER": "publisher", "EVENTLOG_SINK_PASSWORD": "hush"}
+    with (
+        to(server, environ, wait_replicas=1) as sink,
+        pytest.raises(ReceiverUnavailable, match=r"\+wait if wait_replicas is set"),
+    ):
+        sink.send(records(e1=b"a"))
+    assert not admin.exists("eventlog")
 
 
 @pytest.mark.parametrize(

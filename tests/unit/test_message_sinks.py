@@ -51,6 +51,14 @@ def test_the_last_message_of_an_event_has_its_event_id() -> None:
     assert [one.message_id for one in messages_of("7", [changed])] == ["7"]
 
 
+def test_the_deduplication_id_has_the_event_id_the_nonce_and_the_place() -> None:
+    records = [KafkaRecord("meta", None, b"m"), KafkaRecord("hr.usr", b"k", b"c")]
+    made = messages_of("7-1", records, "5f0c")
+    assert [one.deduplication_id for one in made] == ["7-1.5f0c-1", "7-1.5f0c"]
+    assert [one.message_id for one in made] == ["7-1-1", "7-1"]
+    assert [one.deduplication_id for one in messages_of("7", records)] == ["7-1", "7"]
+
+
 def test_a_tombstone_becomes_no_message() -> None:
     deleted = KafkaRecord(None, b"k", b"d")
     made = messages_of("7", [deleted, deleted._replace(value=None)])
@@ -79,6 +87,11 @@ def test_each_target_has_at_most_200_words_in_the_guide() -> None:
         ("nats", {"nats_url": "nats://u:hush@h"}, "contains a user, a password or a token; set"),
         ("nats", {"nats_url": "nats://h,http://h"}, "must be like nats://HOST:4222"),
         ("nats", {"nats_url": "nats://h,tls://g"}, "has URLs with and without TLS; write tls://"),
+        ("nats", {"nats_url": "nats://h", "subject": "hr.>"}, 'hr.>" cannot be published to'),
+        ("nats", {"nats_url": "nats://h", "subject": "hr.*.a"}, "no part that is * or >"),
+        ("nats", {"nats_url": "nats://h", "subject": "hr.a b"}, "has no blanks"),
+        ("nats", {"nats_url": "nats://h", "subject": "hr..a"}, "no empty parts between dots"),
+        ("nats", {"nats_url": "nats://h", "subject": "hr."}, "no empty parts between dots"),
         ("nats", {"nats_url": "nats://h", "ca_file": "ca"}, "needs tls:// in sink.nats_url"),
         ("nats", {"nats_url": "nats://h", "user": "u"}, "set both EVENTLOG_SINK_USER and"),
         (
