@@ -285,16 +285,20 @@ Failures = Callable[[int, list[dict[str, Any]]], list[dict[str, Any]]]
 
 
 @contextmanager
-def failing(failures: Failures, size: str | None = "262144") -> Iterator[tuple[str, list[Any]]]:
+def failing(
+    failures: Failures, size: str | None = "262144", lacks: str = ""
+) -> Iterator[tuple[str, list[Any]]]:
     """A server with SQS's protocol, and the bodies of each batch. ``failures`` returns the failed
     entries of a batch, by its number from 0; ``size`` None = the user may not ask for attributes.
+    Its answers lack the member ``lacks``.
     """
     batches: list[list[str]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, answer = 200, {"Attributes": {"MaximumMessageSize": size}}
+            answer: dict[str, Any] = {"Attributes": {"MaximumMessageSize": size}}
+            status = 200
             if "Entries" in asked:
                 failed = failures(len(batches), asked["Entries"])
                 batches.append([one["MessageBody"] for one in asked["Entries"]])
@@ -312,6 +316,7 @@ def failing(failures: Failures, size: str | None = "262144") -> Iterator[tuple[s
                     "__type": "com.amazon.coral.service#AccessDeniedException",
                     "message": "no",
                 }
+            answer.pop(lacks, None)
             body = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/x-amz-json-1.0")
@@ -380,6 +385,16 @@ def test_a_batch_that_keeps_failing_makes_everything_wait() -> None:
     with pytest.raises(ReceiverUnavailable, match="InternalError: busy") as caught:
         sent(busy, "a", "a")
     assert caught.value.code == "receiver_unavailable"
+
+
+@pytest.mark.parametrize("member", ["Successful", "Attributes"])
+def test_a_message_without_a_result_is_not_confirmed(member: str) -> None:
+    with (
+        failing(lambda number, entries: [], lacks=member) as (url, _),
+        to(url, f"{url}/{ACCOUNT}/hr.fifo") as sink,
+        pytest.raises(ReceiverUnavailable, match="the answer lacks the"),
+    ):
+        sink.send(records(e1=b"a"))
 
 
 def test_a_lost_right_names_what_to_grant() -> None:

@@ -117,9 +117,7 @@ class Message(NamedTuple):
         return [*((name, value) for name, value in own if value is not None), *self.headers]
 
 
-def messages_of(
-    event_id: str, records: Sequence[KafkaRecord], nonce: str = ""
-) -> list[Message]:
+def messages_of(event_id: str, records: Sequence[KafkaRecord], nonce: str = "") -> list[Message]:
     """Return the messages of an event. A tombstone is only for Kafka's compaction, so it becomes no
     message.
     """
