@@ -169,6 +169,13 @@ def test_a_line_has_the_rows_of_each_document_and_what_is_special(
     assert encode(delivery) == documents_of(*line)
 
 
+def test_what_is_left_of_a_delivery_keeps_its_nonce() -> None:
+    delivery = pack(1, [recorded("1", [1]), recorded("2", [2])], 1, nonce="5f0c")
+    left = decode(2, encode(delivery))._replace(documents={1: delivery.documents[1]})
+    assert json.loads(encode(left))["nonce"] == decode(2, encode(left)).nonce == "5f0c"
+    assert "nonce" not in encode(pack(1, [recorded("1", [1])], 1))
+
+
 def test_places_follow_each_other_unless_the_entry_specifies_others() -> None:
     delivery = pack(1, list(map(simple, range(1, 5))), 4, first="S")
     assert [event.place for event in delivery.events()] == [1, 2, 3, 4]

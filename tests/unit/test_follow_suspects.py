@@ -53,6 +53,7 @@ from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import Described, Mark, Read
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.recorded import RecordedDocument, RecordedEvent, decode, encode
+from eventlog.publisher.stream.skipping import skip_recorded
 from eventlog.qlik.messages.message_tables import PublishOptions
 from eventlog.qlik.messages.publish import QlikWriter
 
@@ -560,6 +561,63 @@ def test_a_recorded_event_has_the_same_values_and_types_when_it_is_read() -> Non
     assert event.change.after is not None
     assert list(map(type, event.change.after.values())) == list(map(type, row.values()))
     assert event.change.extras == {**change.extras, "names": frozenset({"a", "b"})}
+
+
+# --- nonces (event-log.md 8.4, Repetitions) --------------------------------------------------------
+
+
+class Noting(Failing):
+    """Notes the nonces under which each event-id was sent."""
+
+    def __init__(self, *culprits: int) -> None:
+        super().__init__(*culprits)
+        self.nonces: dict[str, set[str]] = {}
+
+    def sink(self) -> Sink:
+        sink = super().sink()
+        send = sink.send
+
+        def noted(document: Document) -> Answer:
+            for event_id in document.event_ids:
+                self.nonces.setdefault(event_id, set()).add(document.nonce)
+            return send(document)
+
+        sink.send = noted  # type: ignore[method-assign]
+        return sink
+
+
+def test_an_event_that_waits_keeps_its_nonce_and_later_events_get_another(
+    stream: Stream, place: Path
+) -> None:
+    stream.insert(1, 2, 3)
+    first, again = Noting(2), Noting()
+    with pytest.raises(ReceiverUnavailable):
+        once(stream, place, first, batch_size=2, needs_nonces=True)
+    stream.insert(4)
+    once(stream, place, again, needs_nonces=True)
+    waited = first.nonces.keys() & again.nonces.keys()
+    (later,) = again.nonces.keys() - waited
+    assert all(first.nonces[one] == again.nonces[one] for one in waited)
+    (nonce,) = set.union(*first.nonces.values())
+    assert nonce not in again.nonces[later]
+    assert list(entries(place)[0]) == ["line_format", "nonce", "events"]
+
+
+def test_skip_leaves_the_nonces_of_other_events(stream: Stream, place: Path) -> None:
+    stream.insert(1, 2, 3)
+    with pytest.raises(ReceiverUnavailable):
+        once(stream, place, Failing(1, 3), batch_size=3, needs_nonces=True)
+    before = nonces_of(place)
+    skipped = next(iter(before))
+    with position_at(place)() as position:
+        skip_recorded(position, [skipped], "no need")
+    assert nonces_of(place).items() == before.items() - {(skipped, before[skipped])}
+
+
+def nonces_of(place: Path) -> dict[str, str]:
+    """The nonce of each event that waits, by its event-id."""
+    waiting = [(event["id"], one["nonce"]) for one in entries(place) for event in one["events"]]
+    return dict(waiting)
 
 
 # --- by hand ---------------------------------------------------------------------------------------
