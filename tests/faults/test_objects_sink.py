@@ -187,6 +187,40 @@ def test_a_log_that_was_put_back_goes_on_beyond_all_deliveries_that_may_have_obj
     assert beyond[0] >= 90
 
 
+def test_the_publisher_of_a_copy_of_the_database_never_replaces_an_object(store: Store) -> None:
+    with sink_of(store.config()) as original, sink_of(store.config()) as copy:
+        for sink, number in ((original, 1), (copy, 102), (original, 101)):
+            sink.send(document(number, 1, "x"))
+            sink.flush()
+        original.send(document(102, 1, "y"))
+        with pytest.raises(ReceiverUnavailable, match="another publisher has changed"):
+            original.flush()
+    assert store.read("000000000102-000001.xmll") == b"<nds>x</nds>\n"
+
+
+def test_a_state_whose_answer_was_lost_is_its_own(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = objects_sink.ObjectStore.write_object
+    with sink_of(store.config()) as sink:
+
+        def lose_once(self: Any, name: str, content: bytes) -> None:
+            write(self, name, content)
+            if name == STATE:
+                monkeypatch.setattr(objects_sink.ObjectStore, "write_object", write)
+                raise OSError("the answer was lost")
+
+        monkeypatch.setattr(objects_sink.ObjectStore, "write_object", lose_once)
+        for is_lost in (True, False):
+            sink.send(document(1, 1, "x"))
+            if is_lost:
+                with pytest.raises(ReceiverUnavailable):
+                    sink.flush()
+            else:
+                sink.flush()
+    assert store.read("000000000001-000001.xmll") == b"<nds>x</nds>\n"
+
+
 # A store that refuses, or is unavailable
 
 

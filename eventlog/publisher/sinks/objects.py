@@ -199,6 +199,7 @@ class ObjectsSink(NetworkSink):
         # By class: the first document, and the bodies.
         self._parts: dict[str, tuple[int, list[bytes]]] = {}
         self._state: dict[str, Any] | None = None  # the state in the store, None = not read yet
+        self._tried: dict[str, Any] | None = None  # the state that was last to be written
         self._newest = 0  # the newest delivery that has been put since the sink was opened
         self._may_be_there = 0  # the newest delivery that may have objects
 
@@ -320,9 +321,20 @@ class ObjectsSink(NetworkSink):
             days = [*days, [self._open.delivery_no, today]][-_DAYS_KEPT:]
         if is_new_day or self._open.delivery_no > state["delivery"]:
             ahead = max(state["delivery"], self._open.delivery_no + _AHEAD)
-            state = {**state, "delivery": ahead, "days": days}
-            self._store.write_state(state)
-            self._state = state
+            self._refuse_changed()
+            self._tried = {**state, "delivery": ahead, "days": days}
+            self._store.write_state(self._tried)
+            self._state = self._tried
+
+    def _refuse_changed(self) -> None:
+        """Raise ReceiverUnavailable if somebody else has written the state: the publisher of a copy
+        of the database, which has the same identity, puts objects under the numbers that come next.
+        """
+        if self._store.state(is_open=True) in (self._state, self._tried):
+            return
+        advice = "name another sink.bucket_url for a copy of the database, then start this again"
+        why = f"{self._store.bucket_url}: another publisher has changed {STATE}; {advice}"
+        raise ReceiverUnavailable(why, why, advice=advice)
 
 
 class ObjectStore:
