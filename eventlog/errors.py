@@ -44,6 +44,7 @@ A message states what is wrong, where, and what to do about it.
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -433,8 +434,16 @@ def number_of(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def shown(text: str) -> str:
-    """Return a text for a message: one line of at most about 60 characters."""
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxlist = _SHORT.maxdict = _SHORT.maxtuple = 20
+_SHORT.maxstring = 61
+
+
+def shown(value: object) -> str:
+    """Return a value for a message: one line of at most about 60 characters. The rest of a long
+    list or object never becomes text: many records may share the long names of their fields.
+    """
+    text = _SHORT.repr(value) if isinstance(value, dict | list | tuple) else str(value)
     line = repr(text[:61])
     return line if len(line) <= 62 else f"{line[:60]}..."
 

@@ -176,7 +176,7 @@ def decoder_of(schema: JsonObject, type: ColumnType | None = None) -> Decode:
     elif decode is None and isinstance(connect_type, str):
         decode = _BY_TYPE.get(connect_type)
     if decode is None:
-        raise ValueError(f"{shown(str(connect_type))} is not a type of Connect")
+        raise ValueError(f"{shown(connect_type)} is not a type of Connect")
     return decode if type is None else _of_column(type, name, parameters, decode)
 
 
@@ -240,7 +240,7 @@ def _scale_of(parameters: JsonObject) -> int:
         int(text) if isinstance(text, str) and len(text) < _DIGITS_OF_SCALE else _LARGEST_SCALE + 1
     )
     if abs(scale) > _LARGEST_SCALE:
-        raise ValueError(f"a decimal of scale {shown(str(text))}")
+        raise ValueError(f"a decimal of scale {shown(text)}")
     return scale
 
 

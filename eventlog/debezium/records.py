@@ -146,7 +146,7 @@ class _EnvelopeReader:
         op = _OPERATIONS.get(operation) if isinstance(operation, str) else None
         if op is None:
             raise FormatError(
-                f"unknown op {shown(str(operation))}; expected one of {', '.join(_OPERATIONS)}",
+                f"unknown op {shown(operation)}; expected one of {', '.join(_OPERATIONS)}",
                 code="unknown_operation",
             )
         source = payload.get("source") or {}

@@ -493,7 +493,7 @@ class _TableRecords:
                 return field.encode(_typed_value(self._types[name], value))
         except (ValueError, ArithmeticError, RowError) as error:
             type = field.schema.get("name", field.schema["type"])
-            message = f"column {name!r} of {self._what} as {type}: {shown(str(value))}: {error}"
+            message = f"column {name!r} of {self._what} as {type}: {shown(value)}: {error}"
             raise NotExpressible(message, f"{self._what}.{name}", code="value_range") from None
 
     def _unavailable(self, name: str) -> str:

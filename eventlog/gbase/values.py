@@ -383,8 +383,7 @@ def _char_codec(type: ColumnType, charset: str, errors: str, trim: bool) -> Code
         raw = _encoded(value, charset, width, type.spelled, is_padded=True)
         if raw[:1] == b"\0":
             raise NotExpressible(
-                f"{shown(str(value))} begins with U+0000, which would be read as NULL in "
-                f"{type.spelled}",
+                f"{shown(value)} begins with U+0000, which would be read as NULL in {type.spelled}",
                 code="value_range",
             )
         return raw.ljust(width)

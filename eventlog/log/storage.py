@@ -246,7 +246,7 @@ def _row(values: Sequence[Any]) -> LogRow:
     number = _number("record_id", record_id)
     if not 0 < number <= _HIGHEST:
         raise ValueError(
-            f"record_id {shown(str(record_id))} is not a positive integer of at most 8 bytes"
+            f"record_id {shown(record_id)} is not a positive integer of at most 8 bytes"
         )
     return LogRow(
         number,
@@ -261,7 +261,7 @@ def _number(column: str, value: Any) -> int:
     try:
         return int(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{column} is not a number: {shown(str(value))}") from None
+        raise ValueError(f"{column} is not a number: {shown(value)}") from None
 
 
 def _text(value: Any) -> str | None:

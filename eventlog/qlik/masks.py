@@ -239,8 +239,7 @@ def no_mask(value: Any) -> FormatError:
     (formats/qlik.md 2.2).
     """
     return FormatError(
-        f"mask {shown(str(value))} is a {type(value).__name__}, but a mask must be hex text or "
-        "bytes",
+        f"mask {shown(value)} is a {type(value).__name__}, but a mask must be hex text or bytes",
         code="bad_mask",
     )
 
@@ -286,7 +285,7 @@ def entry_of(row: JsonObject) -> DdlEntry:
     """
     fields = {name.upper(): value for name, value in row.items()}
     details = fields.get("DETAILS")
-    what = f"DETAILS in {HISTORY_TABLE} of {shown(str(fields.get('TABLE_NAME')))}"
+    what = f"DETAILS in {HISTORY_TABLE} of {shown(fields.get('TABLE_NAME'))}"
     try:
         document = (
             parsed_json(details) if isinstance(details, str | bytes) and details else details or {}
@@ -375,7 +374,7 @@ def _columns_of(entry: DdlEntry) -> Mapping[str, JsonObject]:
             raise FormatError(
                 f"DETAILS of {entry.table_name!r} at {entry.change_seq} has a column whose "
                 "columnNewName is not text or whose ordinal is not a number: "
-                f"{shown(str(dict(column)))}"
+                f"{shown(dict(column))}"
             )
     return columns
 

@@ -200,7 +200,7 @@ def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
             result: Value = read(value)
         except _UNREADABLE:
             raise FormatError(
-                f"{shown(str(value))} is not {column.type}, the type of column {column.name!r}",
+                f"{shown(value)} is not {column.type}, the type of column {column.name!r}",
                 code="bad_message_value",
             ) from None
         return result
@@ -213,8 +213,7 @@ def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
         number = value if type(value) is int else checked(value)
         if not least <= number <= most:  # type: ignore[operator]
             raise FormatError(
-                f"{shown(str(number))} in column {column.name!r} is out of range ({least} to "
-                f"{most})",
+                f"{shown(number)} in column {column.name!r} is out of range ({least} to {most})",
                 code="bad_message_value",
             )
         return number
@@ -231,7 +230,7 @@ def plain_value(value: Any) -> Value:
         real = float(value)
         if isinf(real):
             raise FormatError(
-                f"{shown(str(value))} is too large for a column without a type",
+                f"{shown(value)} is too large for a column without a type",
                 code="bad_message_value",
             )
         return real
@@ -239,7 +238,7 @@ def plain_value(value: Any) -> Value:
         return naive_utc(value)
     if isinstance(value, Mapping | list):
         raise FormatError(
-            f"{shown(str(value))} is nested, so it cannot be the value of a column",
+            f"{shown(value)} is nested, so it cannot be the value of a column",
             code="bad_message_value",
         )
     plain: Value = value
@@ -292,7 +291,7 @@ def writer(column: QlikColumn, write: Convert) -> Convert:
             return read(value)
         except _UNREADABLE:
             raise NotExpressible(
-                f"{shown(str(value))} in column {column.name!r} is not of type {column.type}",
+                f"{shown(value)} in column {column.name!r} is not of type {column.type}",
                 code="value_range",
             ) from None
 

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil
@@ -64,8 +64,8 @@ class Border:
 
 
 def generate(border: str) -> None:
-    """Try generated inputs at a border, given as ``module.CONSTANT``. Raises AssertionError with
-    the first input that fails.
+    """Try the known attacks at a border, given as ``module.CONSTANT``, and then generated inputs.
+    Raises AssertionError with the first input that fails.
     """
     seconds = os.environ.get("EVENTLOG_FUZZ_SECONDS")
     seed = f"{datetime.now(UTC):%Y-%m-%d}" if seconds else "day"
@@ -73,9 +73,7 @@ def generate(border: str) -> None:
 
 
 def attack(border: str, known: str) -> None:
-    """Try one known attack. Raises AssertionError if it does more than to be refused or read within
-    the bounds.
-    """
+    """Try one known attack alone. Raises AssertionError if it fails."""
     _in_process(border, "--known", known)
 
 
@@ -145,31 +143,52 @@ def _main() -> None:
     sys.path[:0] = _FOLDERS
     module, _, name = asked.border.rpartition(".")
     border: Border = getattr(importlib.import_module(module), name)
-    if asked.known is not None:
-        cases: Iterator[tuple[int | str, bytes]] = iter([("known", border.known[asked.known]())])
-    elif asked.case is not None:
-        cases = iter([(int(asked.case), border.case(Random(f"{asked.seed}/{asked.case}")))])
-    else:
-        cases = iter(_cases(border, asked.seed, asked.seconds))
-    # An input that never ends is ended by the kernel; its bytes are in ``place``.
-    end = ceil(process_time() + asked.seconds + 3 * border.seconds)
-    resource.setrlimit(resource.RLIMIT_CPU, (end, end + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if asked.known is None and asked.case is None:
+        for known in border.known:  # each in a process whose memory is as new
+            if (child := os.fork()) == 0:
+                asked.known = known
+                break
+            if status := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+                print(f"{known}: {'' if status > 0 else signal.Signals(-status).name}")
+                sys.exit(1)
+    _limit_time(asked.seconds + 3 * border.seconds)
+    if asked.known is not None:
+        _all(border, [(asked.known, border.known[asked.known]())], asked.place)
+    elif asked.case is not None:
+        _all(border, [(asked.case, border.case(Random(f"{asked.seed}/{asked.case}")))], asked.place)
+    else:
+        tried, read = _all(border, _cases(border, asked.seed, asked.seconds), asked.place)
+        print(f"{tried} inputs, {read} of them read")
+        if read < tried * border.least:
+            sys.exit(f"fewer than {border.least:.0%} of the inputs could be read")
+
+
+def _limit_time(seconds: float) -> None:
+    """Let the kernel end this process if an input takes forever."""
+    end = ceil(process_time() + seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (end, end + 5))
+
+
+def _all(
+    border: Border, cases: Iterable[tuple[int | str, bytes]], place: str | None
+) -> tuple[int, int]:
+    """Try inputs. Return how many there were, and how many gave a value. The input that is tried
+    is in the file ``place``.
+    """
     tried = read = 0
-    for number, data in cases:
-        if asked.place:
-            Path(asked.place).write_bytes(f"{number}\n".encode() + data)
+    for name, data in cases:
+        if place:
+            Path(place).write_bytes(f"{name}\n".encode() + data)
         tried += 1
         try:
             read += _try(border, data)
         except BaseException as failure:  # whatever leaves the reader is the finding
-            if not asked.place:
-                print(data.hex())
+            if not place:
+                print(data[:_SHOWN].hex())
             traceback.print_exception(failure, limit=-12)
             sys.exit(1)
-    print(f"{tried} inputs, {read} of them read")
-    if asked.known is None and asked.case is None and read < tried * border.least:
-        sys.exit(f"fewer than {border.least:.0%} of the inputs could be read")
+    return tried, read
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 
 import hostile
 import pytest
@@ -32,6 +33,7 @@ TOY = Border(
     known={way: way.encode for way in WAYS},
     seconds=0.1,
 )
+GENERATED = replace(TOY, known={})
 
 
 @pytest.mark.parametrize(
@@ -50,4 +52,9 @@ def test_each_way_to_fail_is_reported_with_the_input(way: str, reported: str) ->
 
 def test_a_generated_input_that_fails_is_reported_with_its_number() -> None:
     with pytest.raises(AssertionError, match=r"--seed day .*--case [0-9]+: "):
+        hostile.generate(f"{__name__}.GENERATED")
+
+
+def test_known_attacks_are_tried_before_generated_inputs() -> None:
+    with pytest.raises(AssertionError, match="exception: \n"):
         hostile.generate(f"{__name__}.TOY")

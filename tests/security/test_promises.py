@@ -1,4 +1,4 @@
-"""The table of docs/operate/security.md: each promise names tests that exist."""
+"""The tables of docs/operate/security.md: each promise and each bound names tests that exist."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent.parent
 PAGE = TESTS.parent / "docs/operate/security.md"
-HEAD = "| promise | against whom | outside | shown by |\n|---|---|---|---|\n"
+PROMISES = "| promise | against whom | outside | shown by |\n|---|---|---|---|\n"
+BOUNDS = "| border | largest input | memory | depth and time | shown by |\n|---|---|---|---|---|\n"
 
 
-def promises() -> list[list[str]]:
-    """Return the cells of each line of the table."""
-    _, _, after = PAGE.read_text(encoding="utf-8").partition(HEAD)
+def promises(head: str = PROMISES) -> list[list[str]]:
+    """Return the cells of each line of the table with this head."""
+    _, _, after = PAGE.read_text(encoding="utf-8").partition(head)
     lines = after.partition("\n\n")[0].splitlines()
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
@@ -31,8 +32,25 @@ def test_each_promise_names_its_attacker_what_lies_outside_and_its_tests() -> No
     assert [line for line in promises() if len(line) != 4 or not all(line)] == []
 
 
+def test_each_border_has_its_bounds_and_its_test() -> None:
+    assert promises(BOUNDS)
+    assert [line for line in promises(BOUNDS) if len(line) != 5 or not all(line)] == []
+
+
+def test_each_generator_of_hostile_input_stands_in_the_table_of_bounds() -> None:
+    shown = " ".join(cell for *_, cell in promises(BOUNDS))
+    generators = {
+        name
+        for file in sorted((TESTS / "security").glob("test_hostile_*.py"))
+        for name in functions_of(file)
+        if name.startswith("test_no_") and name.endswith("_ends_the_process")
+    }
+    assert {name for name in generators if f"::{name}`" not in shown} == set()
+
+
 def test_each_test_that_a_promise_names_exists() -> None:
-    named = [one for *_, cell in promises() for one in cell.split(", ")]
+    lines = [*promises(), *promises(BOUNDS)]
+    named = [one for *_, cell in lines for one in cell.split(", ")]
     wrong = []
     for one in named:
         found = re.fullmatch(r"`([\w/]+\.py)::(test_\w+)`", one)

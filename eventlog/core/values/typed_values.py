@@ -169,7 +169,7 @@ def decimal_text(number: Decimal) -> str:
     """
     if not -WIDEST <= number.adjusted() < WIDEST:
         raise BadValue(
-            f"{shown(str(number))} has more than {WIDEST} digits before or after the decimal point"
+            f"{shown(number)} has more than {WIDEST} digits before or after the decimal point"
         )
     return format(number, "f")
 

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from functools import lru_cache, partial
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.core.extras import install_command
 from eventlog.core.values.typed_values import unscaled_bytes
-from eventlog.errors import ConfigError, FormatError, NotExpressible
-from eventlog.files.text import parsed_json
+from eventlog.errors import ConfigError, FormatError, NotExpressible, shown
+from eventlog.files.text import DEEPEST, parsed_json
 from eventlog.model import JsonDict, JsonObject
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.values import Convert, as_is, json_writer, writer
@@ -96,12 +96,17 @@ def parsed(schema: str) -> Any:
     """Return the schema that a JSON text holds, in the form that fastavro accepts. Illegal names
     are accepted, too. Raises FormatError.
     """
+    return _parsed(schema)
+
+
+def _parsed(schema: str) -> Any:
     fastavro = _fastavro()
     try:
         return fastavro.parse_schema(parsed_json(schema))
     except (
         ValueError,
         TypeError,
+        ArithmeticError,
         LookupError,
         AttributeError,
         FormatError,
@@ -221,14 +226,120 @@ def _whole_number(number: int) -> bytes:
     return bytes(groups)
 
 
+# --- schemas from outside ---
+#
+# fastavro reads a type by a recursive function in C, which ends the process if it runs out of
+# stack, and it reads a type that takes no bytes as often as a number in the message says. So each
+# schema is weighed before a message is read by it.
+
+_LARGEST_DECIMAL: Final = 4096
+"""The number of bytes of the largest decimal that is read: the time to convert it grows with the
+square of its length.
+"""
+_DECIMAL: Final = "eventlog-decimal"
+"""The logical type by which decimals of limited length are read."""
+
+
+class _Weight(NamedTuple):
+    """What the values of a type are at most: ``levels`` deep, and ``surplus`` more in number than
+    two per byte.
+    """
+
+    levels: int
+    surplus: int
+
+
+@lru_cache(maxsize=1024)
+def _for_reading(schema: str) -> Any:
+    """Return a schema by which a message may be read. Raises FormatError for a schema by which a
+    short message could take any time and memory (formats/qlik.md 5.7).
+    """
+    fastavro = _fastavro()
+    for kind in ("bytes", "fixed"):
+        name = f"{kind}-{_DECIMAL}"
+        if name not in fastavro.read.LOGICAL_READERS:
+            read = fastavro.read.LOGICAL_READERS[f"{kind}-decimal"]
+            fastavro.read.LOGICAL_READERS[name] = partial(_limited_decimal, read)
+    types = _parsed(schema)
+    if not isinstance(types, dict) or "__fastavro_parsed" in parsed_json(schema):
+        raise _bad_schema("it must be a record")
+    _weigh(types, {})
+    return types
+
+
+def _limited_decimal(read: Callable[..., Decimal], data: bytes, *types: Any) -> Decimal:
+    if len(data) > _LARGEST_DECIMAL:
+        raise ValueError(f"a decimal has {len(data)} bytes, more than {_LARGEST_DECIMAL}")
+    return read(data, *types)
+
+
+def _weigh(kind: Any, known: dict[str, _Weight | None]) -> _Weight:
+    """Return the weight of a type. Decimals get the logical type ``_DECIMAL``. ``known`` are the
+    types by name; a record whose fields are being weighed is None. Raises FormatError.
+    """
+    match kind:
+        case list():
+            weight = _within([_weigh(one, known) for one in kind], max)
+            weight = weight._replace(surplus=weight.surplus - 2)  # the number of the branch
+        # fastavro reads these words as types, even if a record has one for its name.
+        case "null":
+            weight = _Weight(1, 1)
+        case "boolean" | "int" | "long" | "float" | "double" | "bytes" | "string":
+            weight = _Weight(1, -1)
+        case str() if kind in known:
+            of_name = known[kind]
+            if of_name is None:
+                raise _bad_schema(f"the record {shown(kind)} contains itself")
+            return of_name
+        case {"type": "array", "items": inner} | {"type": "map", "values": inner}:
+            of_items = _weigh(inner, known)
+            if of_items.surplus > 0:
+                raise _bad_schema("the items of an array or map may take too few bytes")
+            weight = _Weight(of_items.levels + 1, -1)
+        case {"type": "record" | "error", "name": str(name), "fields": fields}:
+            known[name] = None
+            weight = _within([_weigh(field["type"], known) for field in fields], sum)
+            weight = known[name] = weight._replace(surplus=weight.surplus + 1)
+        case {"type": "fixed", "name": str(name), "size": int(size)}:
+            _limit_decimals(kind)
+            weight = known[name] = _Weight(1, 1 - 2 * size)
+        case {"type": "enum", "name": str(name)}:
+            weight = known[name] = _Weight(1, -1)
+        case {"type": inner}:
+            _limit_decimals(kind)
+            return _weigh(inner, known)
+        case _:
+            weight = _Weight(1, -1)
+    if weight.levels > DEEPEST:
+        raise _bad_schema(f"its types are nested in more than {DEEPEST} levels")
+    if weight.surplus > 2:
+        raise _bad_schema("its values may take too few bytes")
+    return weight
+
+
+def _within(weights: Sequence[_Weight], surplus_of: Callable[[Iterable[int]], int]) -> _Weight:
+    levels = max((one.levels for one in weights), default=0)
+    return _Weight(levels + 1, surplus_of([one.surplus for one in weights] or [0]))
+
+
+def _limit_decimals(kind: JsonDict) -> None:
+    if kind.get("logicalType") == "decimal":
+        kind["logicalType"] = _DECIMAL
+
+
+def _bad_schema(why: str) -> FormatError:
+    return FormatError(f"an Avro schema is refused: {why}", code="bad_avro")
+
+
 def from_bytes(schema: str, data: bytes) -> JsonDict:
     """Return the record that bare Avro binary holds.
 
-    Raises FormatError for missing, surplus or malformed bytes.
+    Raises FormatError for missing, surplus or malformed bytes, and for a schema that is refused.
     """
     buffer = io.BytesIO(data)
+    types = _for_reading(schema)
     try:
-        record = _fastavro().schemaless_reader(buffer, parsed(schema), None)
+        record = _fastavro().schemaless_reader(buffer, types, None)
     except (
         EOFError,
         ValueError,

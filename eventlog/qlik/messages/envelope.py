@@ -114,22 +114,22 @@ def open_json(record: Any) -> Envelope:
     Raises FormatError, BadEnvelope.
     """
     if not isinstance(record, Mapping):
-        raise BadEnvelope(f"a message must be a JSON object, not {shown(str(record))}")
+        raise BadEnvelope(f"a message must be a JSON object, not {shown(record)}")
     if "message" not in record:
         return Envelope(None, None, None, record)
     if record.get("magic") != MAGIC:
         raise FormatError(
-            f"the magic of an envelope is {shown(str(record.get('magic')))}; expected {MAGIC}",
+            f"the magic of an envelope is {shown(record.get('magic'))}; expected {MAGIC}",
             code="bad_magic",
         )
     if not isinstance(record["message"], Mapping):
         raise BadEnvelope(
-            f"the message of an envelope must be an object, not {shown(str(record['message']))}"
+            f"the message of an envelope must be an object, not {shown(record['message'])}"
         )
     schema_id, schema = record.get("messageSchemaId"), record.get("messageSchema")
     for name, value in (("messageSchemaId", schema_id), ("messageSchema", schema)):
         if value is not None and not isinstance(value, str):
-            raise BadEnvelope(f"{name} of an envelope must be text, not {shown(str(value))}")
+            raise BadEnvelope(f"{name} of an envelope must be text, not {shown(value)}")
     return Envelope(record.get("type") or DATA, schema_id, schema, record["message"])
 
 

@@ -203,7 +203,7 @@ def _message_of(line: bytes) -> Message:
         return Message(None, None, record)
     topic, value = record.get("topic"), record["value"]
     if not isinstance(topic, str | None):
-        raise FormatError(f"topic must be text, not {shown(str(topic))}")
+        raise FormatError(f"topic must be text, not {shown(topic)}")
     is_hex = isinstance(value, dict) and value.keys() == {"hex"}
     return Message(topic, _bytes(record.get("key")), _bytes(value) if is_hex else value)
 

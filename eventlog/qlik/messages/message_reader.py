@@ -449,7 +449,7 @@ def _is_metadata(envelope: Envelope) -> bool:
         return isinstance(envelope.message, Mapping) and "tableStructure" in envelope.message
     if envelope.type not in (METADATA, DATA):
         raise BadEnvelope(
-            f"the type of an envelope is {shown(str(envelope.type))}; expected {METADATA} or {DATA}"
+            f"the type of an envelope is {shown(envelope.type)}; expected {METADATA} or {DATA}"
         )
     return envelope.type == METADATA
 
@@ -474,7 +474,7 @@ def _finder(payload: JsonObject, *, has_envelope: bool) -> _Find:
 def _image(payload: JsonObject, name: str) -> _Image | None:
     row = payload.get(name)
     if row is not None and not isinstance(row, Mapping):
-        raise BadEnvelope(f"{name} of a message must be a record, not {shown(str(row))}")
+        raise BadEnvelope(f"{name} of a message must be a record, not {shown(row)}")
     return row
 
 
@@ -482,7 +482,7 @@ def _operation(find: _Find, names: TableName) -> ChangeOp:
     value = find("operation")
     op = _OPERATIONS.get(value.upper()) if isinstance(value, str) else None
     if op is None:
-        stands = "no operation" if value is _ABSENT else f"operation {shown(str(value))}"
+        stands = "no operation" if value is _ABSENT else f"operation {shown(value)}"
         raise FormatError(
             f"a message of {names[1]!r} has {stands}; expected one of {', '.join(_OPERATIONS)}",
             code="unknown_operation",
@@ -502,7 +502,7 @@ def _sequence(find: _Find, op: ChangeOp, names: TableName) -> str | None:
 def _text(value: Any) -> str | None:
     """Return the text of a header, None if it is empty, null or missing."""
     if isinstance(value, Mapping | list):
-        raise BadEnvelope(f"a header is {shown(str(value))}; expected a single value")
+        raise BadEnvelope(f"a header is {shown(value)}; expected a single value")
     return None if value is None or value is _ABSENT or value == "" else str(value)
 
 
@@ -516,7 +516,7 @@ def _counter(value: Any) -> int | None:
         value = int(value)
     number = None if isinstance(value, bool) else whole_number(value, 20)
     if number is None or not 0 <= number <= _LARGEST_COUNTER:
-        raise BadEnvelope(f"transactionEventCounter {shown(str(value))} is not a number of events")
+        raise BadEnvelope(f"transactionEventCounter {shown(value)} is not a number of events")
     return number
 
 
@@ -524,7 +524,7 @@ def _flag(value: Any) -> bool | None:
     if value is None or value is _ABSENT:
         return None
     if str(value).lower() not in ("true", "false"):
-        raise BadEnvelope(f"transactionLastEvent {shown(str(value))} is neither true nor false")
+        raise BadEnvelope(f"transactionLastEvent {shown(value)} is neither true nor false")
     return str(value).lower() == "true"
 
 

@@ -493,7 +493,7 @@ def read_metadata(message: JsonObject) -> tuple[MessageTable, str]:
         table = MessageTable(own_schema or None, name, tuple(columns), version, schema_id)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise FormatError(
-            f"a metadata message cannot be read: {type(error).__name__} {shown(str(error))}",
+            f"a metadata message cannot be read: {type(error).__name__} {shown(error)}",
             code="bad_metadata",
         ) from None
     return table, schema
@@ -515,7 +515,7 @@ def read_file_metadata(content: bytes) -> tuple[int, QlikColumns]:
         ]
     except (KeyError, TypeError, AttributeError, ValueError, FormatError) as error:
         raise FormatError(
-            f"not the metadata of a data file: {type(error).__name__} {shown(str(error))}",
+            f"not the metadata of a data file: {type(error).__name__} {shown(error)}",
             code="bad_metadata",
         ) from None
     if not all(isinstance(column.name, str) for column in columns):
@@ -532,7 +532,7 @@ _MAX_DIGITS: Final = 18
 def _number(value: Any) -> int:
     number = whole_number(int(value) if isinstance(value, str) else value, _MAX_DIGITS)
     if number is None:
-        raise ValueError(f"{shown(str(value))} is not a number of at most {_MAX_DIGITS} digits")
+        raise ValueError(f"{shown(value)} is not a number of at most {_MAX_DIGITS} digits")
     return number
 
 

@@ -234,7 +234,7 @@ def _sequence_text(value: Any, what: str) -> str:
         if number is not None:
             return sequence.check(f"{number:0{sequence.LENGTH}}")
     raise FormatError(
-        f"change_seq {shown(str(value))} of {what} is neither text nor a whole number of 35 digits"
+        f"change_seq {shown(value)} of {what} is neither text nor a whole number of 35 digits"
     )
 
 
@@ -251,8 +251,8 @@ def _letter(change_oper: Any, operation: Any, change_seq: str, what: str) -> str
         )
     if letter not in OPERATIONS:
         raise FormatError(
-            f"row {change_seq} of {what} has change_oper {shown(str(change_oper))} and operation "
-            f"{shown(str(operation))}; expected one of "
+            f"row {change_seq} of {what} has change_oper {shown(change_oper)} and operation "
+            f"{shown(operation)}; expected one of "
             f"{', '.join(f'{letter} {name}' for letter, name in OPERATIONS.items())}",
             code="unknown_operation",
         )
@@ -271,7 +271,7 @@ def header_text(header: str | None, value: Any) -> str | None:
         raise masks.no_mask(value)
     if header == "timestamp" or isinstance(value, dict | list):
         wanted = "timestamp" if header == "timestamp" else "single value"
-        raise FormatError(f"{shown(str(value))} is not a {wanted}")
+        raise FormatError(f"{shown(value)} is not a {wanted}")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -290,7 +290,7 @@ def _moment(value: Any, what: str) -> datetime | None:
         moment = aware_utc(stored)
     except (ValueError, OverflowError):
         raise FormatError(
-            f"timestamp {shown(str(value))} of {what} is not of the form YYYY-MM-DD HH:MM:SS.ffffff"
+            f"timestamp {shown(value)} of {what} is not of the form YYYY-MM-DD HH:MM:SS.ffffff"
         ) from None
     return None if moment.replace(tzinfo=None) == EPOCH else moment
 

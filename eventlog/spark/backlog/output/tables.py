@@ -402,7 +402,7 @@ class _TableWriter:
                     pa.array(stored, type)
                 except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
                     raise NotExpressible(
-                        f"{shown(str(value))} of {self._what}.{column.name} is not {type}: {error}",
+                        f"{shown(value)} of {self._what}.{column.name} is not {type}: {error}",
                         code="value_range",
                     ) from None
 
