@@ -21,7 +21,14 @@ from eventlog.cloudevents.options import ReadOptions
 from eventlog.cloudevents.values import DEFAULT_ENCODING, JsonEncoding, read_json
 from eventlog.core.catalog import Catalog
 from eventlog.errors import FormatError, shown, with_location
-from eventlog.files.text import LONGEST, numbered_lines, parsed_json, source_files, text_of
+from eventlog.files.text import (
+    LONGEST,
+    numbered_lines,
+    parsed_json,
+    read_on,
+    source_files,
+    text_of,
+)
 from eventlog.model import Change, ChangeOp, JsonObject, Row, Value
 
 _OPS: Final = {op.lower(): op for op in ChangeOp}
@@ -241,7 +248,7 @@ def _values(file: BinaryIO, path: Path, report: Report) -> Iterator[tuple[str, A
         place = f"{path}, line {number}"
         if is_first and _is_continued(line):
             place = str(path)
-            line += file.read(LONGEST + 1 - len(line))
+            line = read_on(file, line)
             if len(line) > LONGEST:
                 raise FormatError(
                     f"{path}: longer than {LONGEST} bytes: write one event, or an array of some "

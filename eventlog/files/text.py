@@ -49,6 +49,16 @@ def numbered_lines(
         raise
 
 
+def read_on(file: BinaryIO, begun: bytes | bytearray, longest: int = LONGEST) -> bytes:
+    """Return what has been read of a file and the rest of it, but not much more than ``longest``
+    bytes. A single read would take memory for all of them before.
+    """
+    content = bytearray(begun)
+    while len(content) <= longest and (more := file.read(1 << 20)):
+        content += more
+    return bytes(content)
+
+
 def text_of(line: bytes) -> str:
     """Return the text of a line without a byte order mark; surrogates stay, as we write them.
 

@@ -275,10 +275,13 @@ class HttpClient:
             )
         limit = self._max_answer_bytes
         body = bytearray()
-        while fragment := response.read(_FRAGMENT):
-            body += fragment
-            if len(body) > limit:
-                break
+        try:
+            while fragment := response.read(_FRAGMENT):
+                body += fragment
+                if len(body) > limit:
+                    break
+        except ValueError as error:  # a chunk of a negative size
+            raise http.client.HTTPException(str(error)) from None
         if len(body) > limit or (response.length or 0) > limit:
             raise HttpFailed(
                 f"the answer has more than {limit} "
@@ -343,7 +346,7 @@ def beginning(body: bytes) -> bytes:
 def _read_beginning(response: http.client.HTTPResponse) -> bytes:
     try:
         return response.read(_EXCERPT_BYTES)
-    except (OSError, http.client.HTTPException):
+    except (OSError, http.client.HTTPException, ValueError):
         return b""
 
 

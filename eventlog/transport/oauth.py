@@ -76,8 +76,13 @@ class ClientTokens:
         ConfigError.
         """
         self._section = section
-        self._client = BackendApplicationClient(options.client_id, scope=options.scope)
-        more: dict[str, Any] = {"include_client_id": True, "audience": options.audience}
+        # A client that knows the scope would refuse a token of a smaller one (RFC 6749, 3.3).
+        self._client = BackendApplicationClient(options.client_id)
+        more: dict[str, Any] = {
+            "include_client_id": True,
+            "scope": options.scope,
+            "audience": options.audience,
+        }
         credentials: dict[str, str] = {}
         own: tuple[str, ...] = ()
         if secret is None:
@@ -166,7 +171,14 @@ class ClientTokens:
             token, kind = answer["access_token"], answer.get("token_type", "Bearer")
         except OAuth2Error as error:
             raise self._refused(place, status, error) from None
-        except (ValueError, TypeError, AttributeError, LookupError):
+        except (
+            ValueError,
+            TypeError,
+            AttributeError,
+            LookupError,
+            ArithmeticError,
+            RecursionError,
+        ):
             raise self._without_token(place, status) from None
         is_token = isinstance(token, str) and token and all("!" <= c <= "~" for c in token)
         if not 200 <= status <= 299 or not is_token:
@@ -209,7 +221,7 @@ def _lifetime(seconds: Any) -> float:
     """
     try:
         lifetime = float(seconds)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return float("inf")
     if not isfinite(lifetime) or lifetime <= 0:
         return float("inf")

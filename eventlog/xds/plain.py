@@ -33,7 +33,10 @@ _MAY_BE_EMPTY = _NAME.removeprefix('(?!")')
 _VALUE = f'<value type="(string|int|state|octet|time)">({_TEXT})</value>'
 _FURTHER = f'((?:<value type="[a-z]+">{_TEXT}</value>){_ANY})'
 
-DEFAULT_LIMIT: Final = 256 * 1024 * 1024
+_MOST_REFERENCES: Final = 100_000
+"""The number of references in a document of which the expressions above take memory for each."""
+
+DEFAULT_LIMIT: Final = 64 * 1024 * 1024
 """The default limit on the number of bytes of a document that is read."""
 
 _START: Final = re.compile(
@@ -133,6 +136,8 @@ def read_plain(
     ``read_alike`` returns these events as one object, and the place after them, or None if it
     cannot read the first event.
     """
+    if _ANY == "*" and data.count(b"&") > _MOST_REFERENCES:
+        return None
     try:
         text = data.decode()
     except UnicodeDecodeError:

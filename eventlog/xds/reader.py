@@ -8,6 +8,7 @@ is used, and the size of documents is limited.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +24,7 @@ from eventlog.core.catalog import Catalog
 from eventlog.core.values import EXACT_WORDS, ValueOptions
 from eventlog.core.values.moments import is_special
 from eventlog.errors import FormatError, ReceiverUnavailable, XdsError
-from eventlog.files.text import source_files
+from eventlog.files.text import read_on, source_files
 from eventlog.model import (
     LEVELS,
     Answer,
@@ -141,19 +142,29 @@ def parse_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> ParsedDoc
     return ParsedDocument(tuple(content), heartbeat, name, version, tuple(others))
 
 
-def parse_document(document: bytes | str, limit: int = DEFAULT_LIMIT) -> etree._Element:
+def parse_document(
+    document: bytes | str, limit: int = DEFAULT_LIMIT, most: int = sys.maxsize
+) -> etree._Element:
     """Parse a document from outside, and return its root element. Comments and processing
     instructions are left out.
 
     ``document`` is text, or bytes in UTF-8, UTF-16 with byte order mark, or a declared ISO 8859-1,
-    8859-15 or Windows-1252. ``limit`` is in bytes. Raises XdsError for a document that is not
-    well-formed, has a DOCTYPE or another encoding, or is larger than ``limit``.
+    8859-15 or Windows-1252. ``limit`` is in bytes; ``most`` is the maximum number of elements and
+    attributes. Raises XdsError for a document that is not well-formed, has a DOCTYPE or another
+    encoding, is larger than these limits, or has too many elements for its size
+    (spec/xds.md 2).
     """
     data = _utf8(document)
     if len(data) > limit:
         raise XdsError(
             f"the document has {len(data)} bytes, more than the limit of {limit}: raise the limit "
             "or send fewer events per document"
+        )
+    # Counted before parsing, because an element takes up to a hundred times its bytes.
+    most = min(most, _FREE_NODES + len(data) // _BYTES_OF_A_NODE)
+    if data.count(b"<") + data.count(b"=") > most and _has_more_nodes(data, most):
+        raise XdsError(
+            f"the document has more than {most} elements and attributes in {len(data)} bytes"
         )
     # The DOCTYPE is searched before parsing: the parser would expand entities in attribute values,
     # and with huge_tree without bound.
@@ -170,6 +181,18 @@ def parse_document(document: bytes | str, limit: int = DEFAULT_LIMIT) -> etree._
     if root.getroottree().docinfo.internalDTD is not None:
         raise XdsError("a DOCTYPE is not accepted")
     return root
+
+
+_FREE_NODES: Final = 10_000
+_BYTES_OF_A_NODE: Final = 12
+"""The number of elements and attributes that any document may have, and the bytes that a larger
+document has for each further one. The shortest value of the vocabulary with its type has 13.
+"""
+_NODE: Final = re.compile(rb"""<[^/!?]|=[ \t\r\n]*(?:"[^"]*"|'[^']*')""")
+
+
+def _has_more_nodes(data: bytes, most: int) -> bool:
+    return next(islice(_NODE.finditer(data), most, None), None) is not None
 
 
 # The data is UTF-8 by now, so this parser and the search for a DOCTYPE see the same characters.
@@ -401,7 +424,7 @@ def _documents(
             line, number = file.readline(limit + 1), number + 1
         if b"</nds>" not in line:
             if line:
-                data = bytes(blank) + line + file.read(limit + 1)
+                data = read_on(file, blank + line, limit)
                 yield None, _document(data, limit, path, None, read)
             return
         while line:
@@ -510,7 +533,10 @@ def _change(
 # --- answers --------------------------------------------------------------------------------------
 
 
-ANSWER_LIMIT: Final = 64 * 1024 * 1024
+_NODES_OF_AN_EVENT: Final = 100
+"""The number of elements and attributes that an answer may have for each event."""
+
+ANSWER_LIMIT: Final = 4 * 1024 * 1024
 """The default limit on the number of bytes of an answer that is read."""
 
 
@@ -528,7 +554,7 @@ def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSW
         why = "the receiver's answer is empty; it must be an nds document with output"
         raise ReceiverUnavailable(why, why)
     try:
-        root = parse_document(body, limit)
+        root = parse_document(body, limit, _FREE_NODES + _NODES_OF_AN_EVENT * len(event_ids))
     except XdsError as error:
         why = "the receiver's answer cannot be read"
         raise ReceiverUnavailable(f"{why}: {error}", why) from error

@@ -106,6 +106,17 @@ def test_a_document_goes_with_a_token_that_the_clients_credentials_get() -> None
     assert bearers(receiver) == ["t1", "t1"]
 
 
+def test_a_token_of_a_smaller_scope_is_used() -> None:
+    answer = {"access_token": "t1", "token_type": "Bearer", "scope": "events"}
+    with (
+        Receiver() as receiver,
+        Receiver(lambda _: reply(200, json.dumps(answer).encode())) as endpoint,
+        to(receiver, endpoint, scope="events write") as sink,
+    ):
+        assert sink.send(document()) == Answer()
+    assert bearers(receiver) == ["t1"]
+
+
 def test_the_example_of_the_guide_gets_a_token() -> None:
     page = (Path(__file__).parents[2] / "docs/guides/receivers.md").read_text(encoding="utf-8")
     (block,) = (one for one in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "oauth]" in one)

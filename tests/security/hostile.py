@@ -34,7 +34,7 @@ from typing import Final
 
 from eventlog.errors import EventlogError
 
-SECONDS: Final = 0.6
+SECONDS: Final = 0.25
 """Seconds of the processor that a generator gets in an ordinary run."""
 
 TESTS: Final = Path(__file__).parent.parent
@@ -50,7 +50,7 @@ class Border:
     ``read`` may use at most ``limit`` bytes and ``factor`` bytes per byte of the input, and
     ``seconds`` of the processor. ``known`` are attacks by name, each tried in a new process.
     ``least`` is the share of generated inputs that must give a value: a generator whose inputs are all
-    refused at their first byte tries nothing.
+    refused at their first byte tries nothing. ``prepare`` runs before anything is tried.
     """
 
     case: Callable[[Random], bytes]
@@ -61,6 +61,7 @@ class Border:
     refusals: tuple[type[Exception], ...] = (EventlogError,)
     seconds: float = 2.0
     least: float = 0.02
+    prepare: Callable[[], object] = lambda: None
 
 
 def generate(border: str) -> None:
@@ -144,6 +145,7 @@ def _main() -> None:
     module, _, name = asked.border.rpartition(".")
     border: Border = getattr(importlib.import_module(module), name)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    border.prepare()
     if asked.known is None and asked.case is None:
         for known in border.known:  # each in a process whose memory is as new
             if (child := os.fork()) == 0:

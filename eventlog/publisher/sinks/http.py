@@ -165,7 +165,7 @@ class HttpOptions:
     client_certificate: Path | None = shared(CLIENT_CERTIFICATE)
     client_key: Path | None = shared(CLIENT_KEY)
     max_response_bytes: int = option(
-        16 * 1024 * 1024, integer(1024, MANY), "largest answer that is read, bytes"
+        4 * 1024 * 1024, integer(1024, MANY), "largest answer that is read, bytes"
     )
     oauth: OAuthOptions | None = shared(OAUTH)
     token: str | None = shared(TOKEN)

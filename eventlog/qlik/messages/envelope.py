@@ -160,7 +160,7 @@ def open_text(data: bytes) -> Envelope:
 
 _PREFIX_LENGTH: Final = 5
 _TIMEOUT: Final = 30.0
-_LARGEST_ANSWER: Final = 16 * 1024 * 1024
+_LARGEST_ANSWER: Final = 4 * 1024 * 1024
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _HEADERS: Final = {"Accept": _MEDIA_TYPE, "Content-Type": _MEDIA_TYPE}
 
@@ -274,12 +274,15 @@ class HttpRegistry:
             if not 200 <= status <= 299:
                 text = self._client.clean(content.decode("utf-8", "replace"))
                 raise RegistryError(f"{place} returned {status}: {text}")
-            answer = json.loads(content)
-        except (HttpFailed, ValueError) as error:
+        except HttpFailed as error:
             raise RegistryError(f"cannot get an answer from {place}: {error}") from None
         finally:
             # each schema is requested once, so the next request may come much later
             self._client.close()
+        try:
+            answer = parsed_json(content)
+        except FormatError as error:
+            raise RegistryError(f"cannot get an answer from {place}: {error}") from None
         if not isinstance(answer, dict):
             raise RegistryError(f"{place} returned a value that is not a JSON object")
         return answer
