@@ -81,10 +81,25 @@ _TOML_ADVICE: Final = {
 """The advice for a part of the parser's message."""
 
 
+_LARGEST: Final = 1 << 20
+_MOST_DOTS: Final = 250
+"""The most bytes of a file, and the most dots in one of its lines."""
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the content of the file. Raises ConfigError."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+        # The time to read a key grows with the square of its parts.
+        if len(content) > _LARGEST or any(
+            line.count(b".") > _MOST_DOTS for line in content.splitlines()
+        ):
+            raise ConfigError(
+                f"{path} cannot be read: it has more than {_LARGEST} bytes, or more than "
+                f"{_MOST_DOTS} dots in a line"
+            )
+        return tomllib.loads(content.decode("utf-8-sig").replace("\r\n", "\n"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file; `eventlog init` writes one") from None
     except OSError as error:
