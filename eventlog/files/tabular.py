@@ -48,6 +48,18 @@ _PACKED: Final = frozenset(
     {".gz", ".zst", ".bz2", ".xz", ".lz4", ".lzo", ".snappy", ".deflate", ".z", ".zip"}
 )
 
+_LONGEST_PACKED: Final = 8 << 20
+"""The number of bytes or characters of the longest line of a compressed file."""
+
+MOST_MEMBERS: Final = 5000
+"""The number of different members of the objects in a file of JSON lines."""
+
+_MOST_EXPANDED: Final = 256
+_LEAST_UNPACKED: Final = 1 << 20
+"""The content of a compressed file has at most this number of bytes, and ``_MOST_EXPANDED`` times
+the bytes of the file.
+"""
+
 Row: TypeAlias = "list[Any] | FormatError"
 """The values of a record in the order of the columns, or an error if the record cannot be read."""
 
@@ -127,12 +139,43 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
             arrow = pyarrow()
             try:
                 with path.open("rb") as file, arrow.CompressedInputStream(file, "zstd") as plain:
-                    yield cast("BinaryIO", io.BufferedReader(plain))
+                    yield cast("BinaryIO", io.BufferedReader(_Unpacked(plain, path)))
             except arrow.ArrowException as error:
                 raise FormatError(f"{path} cannot be read: {error}") from None
+        elif path.suffix == ".gz":
+            with gzip.open(path) as plain:
+                yield cast("BinaryIO", io.BufferedReader(_Unpacked(plain, path)))
         else:
-            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as content:
-                yield cast("BinaryIO", content)
+            with path.open("rb") as content:
+                yield content
+
+
+class _Unpacked(io.RawIOBase):
+    """The decompressed content of a file. Reading raises FormatError where the content becomes
+    too long for the size of the file.
+    """
+
+    def __init__(self, content: Any, path: Path) -> None:
+        self._read, self._path = content.read, path
+        self._left = _LEAST_UNPACKED + _MOST_EXPANDED * path.stat().st_size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data: bytes = self._read(len(buffer))
+        self._left -= len(data)
+        if self._left < 0:
+            raise FormatError(
+                f"{self._path}: its content is more than {_MOST_EXPANDED} times as long as the "
+                "file; if this is expected, decompress the file"
+            )
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _longest_line(path: Path) -> int:
+    return _LONGEST_PACKED if path.suffix in compression.SUFFIXES else LONGEST
 
 
 @contextmanager
@@ -166,7 +209,7 @@ def _csv_file(path: Path) -> Rows:
         open_bytes(path) as content,
         io.TextIOWrapper(content, "utf-8-sig", errors="surrogateescape", newline="") as text,
     ):
-        yield from csv_records(text, path)
+        yield from csv_records(text, path, _longest_line(path))
 
 
 def _check_widths(width: int, records: Rows, path: Path) -> Rows:
@@ -181,7 +224,7 @@ def _check_widths(width: int, records: Rows, path: Path) -> Rows:
             yield number, row
 
 
-def csv_records(file: io.TextIOBase, name: object) -> Rows:
+def csv_records(file: io.TextIOBase, name: object, longest: int = LONGEST) -> Rows:
     """Yield the records of a text with the numbers of the lines where they begin; blank lines are
     left out.
 
@@ -191,12 +234,12 @@ def csv_records(file: io.TextIOBase, name: object) -> Rows:
     """
     lines: list[str] = []
     begun, length, is_quoted = 1, 0, False
-    for number, line in enumerate(iter(lambda: file.readline(LONGEST + 1), ""), 1):
+    for number, line in enumerate(iter(lambda: file.readline(longest + 1), ""), 1):
         lines.append(line)
         length += len(line)
-        if length > LONGEST:
+        if length > longest:
             raise FormatError(
-                f"{name}, line {begun}: longer than {LONGEST} characters; check whether a quote is "
+                f"{name}, line {begun}: longer than {longest} characters; check whether a quote is "
                 "not closed"
             )
         is_quoted ^= line.count('"') % 2 == 1
@@ -244,7 +287,7 @@ def read_json_objects(path: Path) -> Iterator[tuple[int, JsonDict | FormatError]
     Raises as ``read_rows`` does, also for pretty-printed JSON, whose values span several lines.
     """
     with open_bytes(path) as content:
-        for number, line in numbered_lines(content, path):
+        for number, line in numbered_lines(content, path, _longest_line(path)):
             try:
                 yield number, json_object(line)
             except FormatError as error:
@@ -272,11 +315,16 @@ def first_names(path: Path) -> Names:
 def _member_names(path: Path) -> Names:
     names: dict[str, None] = {}
     error: FormatError | None = None
-    for _, value in read_json_objects(path):
+    for number, value in read_json_objects(path):
         if isinstance(value, FormatError):
             error = error or value
         elif not value.keys() <= names.keys():
             names.update(dict.fromkeys(value))
+            if len(names) > MOST_MEMBERS:
+                raise FormatError(
+                    f"{path}, line {number}: by here, the objects have more than {MOST_MEMBERS} "
+                    "different members; check that this is a file of the rows of one table"
+                )
     if error is not None and not names:
         raise error
     return tuple(names)

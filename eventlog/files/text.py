@@ -38,9 +38,10 @@ def numbered_lines(
         while line := file.readline(longest + 1):
             number += 1
             if len(line) > longest:
+                hint = ", or decompress it" if longest < LONGEST else ""
                 raise FormatError(
                     f"{name}, line {number}: longer than {longest} bytes; check that this is a "
-                    "file of lines"
+                    f"file of lines{hint}"
                 )
             if not line.isspace():
                 yield number, line
