@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventlog.config.driver_tags import DRIVER_TAGS
@@ -33,7 +34,7 @@ from eventlog.xds.reader import parse_document
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-LIMIT: Final = 64 * 1024 * 1024
+LIMIT: Final = 16 << 20
 """The size of the largest export in bytes."""
 
 
@@ -64,11 +65,16 @@ class DriverConfig:
 def read_driver(export: bytes) -> DriverConfig:
     """Read an export.
 
-    Raises ConfigError if the export is not XML, has a DOCTYPE, has no parameters of a JDBC driver,
-    or has several JDBC drivers.
+    Raises ConfigError if the export is not XML, has a DOCTYPE, is too large or too deep, has no
+    parameters of a JDBC driver, or has several JDBC drivers.
     """
+    if len(export) > LIMIT:
+        raise ConfigError(
+            f"the driver's export has {len(export)} bytes, more than {LIMIT}: export the JDBC "
+            "driver alone"
+        )
     try:
-        root = parse_document(export, LIMIT)
+        root = parse_document(export, LIMIT, huge=False)
     except XdsError as error:
         hint = "; delete the DOCTYPE, it is not needed" if "DOCTYPE" in str(error) else ""
         raise ConfigError(f"the driver's export cannot be read: {error}{hint}") from None
@@ -188,6 +194,7 @@ _NOT_TAKEN: Final[Mapping[str, str]] = {
     "preserve-sqlwhitespace": "SQL is run as it is written",
     "preserve-sql-whitespace": "SQL is run as it is written",
 }
+_SHOWN: Final = 10
 _READ_ELSEWHERE: Final = frozenset({"sync-filter", "force-username-case"})
 _SECTIONS: Final = {
     "driver-options": "driver",
@@ -233,18 +240,21 @@ def _driver_config(root: _Element) -> _Element | None:
     Raises ConfigError for several driver-configs.
     """
     tags = {"jdbc-class", "log-table", "sync-schema", "sync-tables", "sync-filter"}
-    configs = [one for one in root.iter() if _tag(one) == "driver-config"]
-    drivers = [
-        config
-        for config in configs
-        if any(_name(one) in tags or _tag(one) in tags for one in config.iter())
-    ]
+    drivers: dict[_Element, None] = {}
+    for one in root.iter():
+        if _name(one) in tags or _tag(one) in tags:
+            for config in chain((one,), one.iterancestors()):
+                if _tag(config) == "driver-config":
+                    if config in drivers:
+                        break
+                    drivers[config] = None
     if len(drivers) > 1:
-        names = ", ".join(_plain(one.get("name", "unnamed")) for one in drivers)
+        shown = [_plain(one.get("name", "unnamed")) for one in islice(drivers, _SHOWN)]
+        names = ", ".join(shown) + (", ..." if len(drivers) > _SHOWN else "")
         raise ConfigError(
             f"the export contains {len(drivers)} JDBC drivers ({names}): export only one of them"
         )
-    return drivers[0] if drivers else None
+    return next(iter(drivers), None)
 
 
 def _driver_of(config: _Element) -> _Element:

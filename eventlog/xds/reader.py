@@ -143,14 +143,15 @@ def parse_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> ParsedDoc
 
 
 def parse_document(
-    document: bytes | str, limit: int = DEFAULT_LIMIT, most: int = sys.maxsize
+    document: bytes | str, limit: int = DEFAULT_LIMIT, most: int = sys.maxsize, *, huge: bool = True
 ) -> etree._Element:
     """Parse a document from outside, and return its root element. Comments and processing
     instructions are left out.
 
     ``document`` is text, or bytes in UTF-8, UTF-16 with byte order mark, or a declared ISO 8859-1,
     8859-15 or Windows-1252. ``limit`` is in bytes; ``most`` is the maximum number of elements and
-    attributes. Raises XdsError for a document that is not well-formed, has a DOCTYPE or another
+    attributes. Without ``huge``, elements are nested in at most 256 levels, and a text has at most
+    10 MB. Raises XdsError for a document that is not well-formed, has a DOCTYPE or another
     encoding, is larger than these limits, or has too many elements for its size
     (spec/xds.md 2).
     """
@@ -173,7 +174,7 @@ def parse_document(
     if data.startswith(b"<!DOCTYPE", end):
         raise XdsError(f"line {data.count(10, 0, end) + 1}: a DOCTYPE is not accepted")
     try:
-        root = etree.fromstring(data, _PARSER)
+        root = etree.fromstring(data, _PARSER if huge else _SMALL_PARSER)
     except etree.XMLSyntaxError as error:
         raise XdsError(
             f"line {error.lineno or 1}: not well-formed: {' '.join(error.msg.split())}"
@@ -198,16 +199,19 @@ def _has_more_nodes(data: bytes, most: int) -> bool:
 # The data is UTF-8 by now, so this parser and the search for a DOCTYPE see the same characters.
 # huge_tree allows values longer than 10 MB; libxml2 still bounds the depth,
 # and ``limit`` the length.
-_PARSER = etree.XMLParser(
-    encoding="utf-8",
-    resolve_entities=False,
-    load_dtd=False,
-    dtd_validation=False,
-    attribute_defaults=False,
-    no_network=True,
-    huge_tree=True,
-    remove_comments=True,
-    remove_pis=True,
+_PARSER, _SMALL_PARSER = (
+    etree.XMLParser(
+        encoding="utf-8",
+        resolve_entities=False,
+        load_dtd=False,
+        dtd_validation=False,
+        attribute_defaults=False,
+        no_network=True,
+        huge_tree=huge_tree,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    for huge_tree in (True, False)
 )
 _PROLOG = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r\n]++|<!--.*?-->|<\?.*?\?>)*", re.DOTALL)
 _DECLARED = re.compile(
