@@ -56,7 +56,7 @@ def parse_columns(text: str, decimal_no_scale: str = "floating") -> tuple[Column
     )
     names = [column.name for column in columns]
     if len(set(names)) < len(names):
-        raise FormatError(f"a column occurs twice in {text!r}", code="schema_mismatch")
+        raise FormatError(f"a column occurs twice in {shown(text)}", code="schema_mismatch")
     return columns
 
 
@@ -76,7 +76,7 @@ def split_columns(text: str) -> Iterator[tuple[str, str]]:
             end = _QUOTED.match(column)
             if end is None:
                 raise FormatError(
-                    f"column name without its closing quote: {column!r}", code="unknown_type"
+                    f"column name without its closing quote: {shown(column)}", code="unknown_type"
                 )
             name, spelled = end[1].replace('""', '"'), column[end.end() :]
         else:
@@ -85,20 +85,19 @@ def split_columns(text: str) -> Iterator[tuple[str, str]]:
 
 
 _QUOTED: Final = re.compile(r'"((?:[^"]|"")*)"')
-_TOKENS: Final = re.compile(r'"(?:[^"]|"")*"|\'(?:[^\']|\'\')*\'|.', re.DOTALL)
+_TOKENS: Final = re.compile(r'"(?:[^"]|"")*"|\'(?:[^\']|\'\')*\'|[(),]')
 
 
-def _split_at_commas(text: str) -> list[str]:
+def _split_at_commas(text: str) -> Iterator[str]:
     if not text.strip():
-        return []
-    parts, depth = [""], 0
-    for fragment in _TOKENS.findall(text):
-        if fragment == "," and depth == 0:
-            parts.append("")
-            continue
-        depth += (fragment == "(") - (fragment == ")")
-        parts[-1] += fragment
-    return parts
+        return
+    begin = depth = 0
+    for token in _TOKENS.finditer(text):
+        if token[0] == "," and depth == 0:
+            yield text[begin : token.start()]
+            begin = token.end()
+        depth += (token[0] == "(") - (token[0] == ")")
+    yield text[begin:]
 
 
 _BY_NAME: Final = {name: kind for kind in Encoding for name in kind.names}
@@ -244,6 +243,16 @@ def _key_reader(names: Sequence[str]) -> Callable[[Row], Key]:
     return lambda row: tuple([(name, row[name]) for name in names])
 
 
+MOST_COLUMNS: Final = 250_000
+"""The number of columns that the TABSCHEM records of a stream may describe while it is read: each
+takes about a kilobyte.
+"""
+
+# A layout counts as some columns besides its own, and so does a text with long names.
+_COLUMNS_OF_A_LAYOUT: Final = 4
+_LONG_NAME: Final = 256
+
+
 class Layouts(dict[int, Layout]):
     """The current layouts by label. ``define`` adds the layout of a TABSCHEM record. The new layout
     replaces an earlier layout with the same label.
@@ -256,18 +265,32 @@ class Layouts(dict[int, Layout]):
         super().__init__()
         self._options = options
         self._counters = counters
+        self._records: dict[int, bytes] = {}
+        self._columns_left = MOST_COLUMNS
         self.size_order: str | None = None
         self.defined = 0
 
     def define(self, record: bytes, header_size: int) -> Layout:
-        """Define and return the layout of a TABSCHEM record.
+        """Define and return the layout of a TABSCHEM record. A record that repeats the label's last
+        record keeps its layout.
 
-        Raises FormatError, and ConfigError for a key column that is not captured.
+        Raises FormatError, also for more than ``MOST_COLUMNS`` columns in all layouts, and
+        ConfigError for a key column that is not captured.
         """
         label, _, _, fixed, variable = fields_of(TABSCHEM, record)
-        columns = self._columns(label, fixed, variable, record[header_size:])
-        layout = self[label] = Layout(label, columns, self._options, self)
         self.defined += 1
+        if self._records.get(label) == record:
+            return self[label]
+        columns = self._columns(label, fixed, variable, record[header_size:])
+        self._columns_left -= len(columns) + _COLUMNS_OF_A_LAYOUT + len(record) // _LONG_NAME
+        if self._columns_left < 0:
+            raise FormatError(
+                f"the TABSCHEM records up to label {label} describe more than {MOST_COLUMNS} "
+                "columns: capture fewer tables in one stream, or continue from the last position",
+                code="schema_mismatch",
+            )
+        self._records[label] = record
+        layout = self[label] = Layout(label, columns, self._options, self)
         return layout
 
     def _columns(self, label: int, fixed: int, variable: int, payload: bytes) -> tuple[Column, ...]:
@@ -285,7 +308,7 @@ class Layouts(dict[int, Layout]):
         if (fixed, variable) != (len(columns) - variable_columns, variable_columns):
             raise FormatError(
                 f"the TABSCHEM of label {label} counts {fixed} fixed and {variable} variable "
-                f"columns, but its text {text!r} has {len(columns) - variable_columns} and "
+                f"columns, but its text {shown(text)} has {len(columns) - variable_columns} and "
                 f"{variable_columns}",
                 code="schema_mismatch",
             )

@@ -17,6 +17,7 @@ from heapq import merge
 from itertools import chain
 from typing import IO, Final, NamedTuple
 
+from eventlog.errors import FormatError
 from eventlog.gbase.layout import Layout
 from eventlog.gbase.records import DELETE, INSERT, TRUNCATE, UPDAFT, UPDBEF
 from eventlog.model import ChangeOp
@@ -55,6 +56,7 @@ _OPERATIONS: Final = {
 ENTRY_OVERHEAD: Final = 240
 """The number of bytes that an entry takes in memory in addition to its record."""
 
+_MOST_CHECKS: Final = 100  # how often all records of a transaction are checked
 _BLOCK_ENTRIES: Final = 1000
 _BLOCK_BYTES: Final = 1 << 20
 _BUFFER: Final = 8192
@@ -88,8 +90,9 @@ class OpenTransaction:
     """
 
     __slots__ = (
-        "_blocks", "_file", "_gone", "_highest", "_in_file", "_layouts", "_ordered", "_seen",
-        "_unpaired", "begin_seq", "bytes_in_memory", "entries", "os_user",
+        "_blocks", "_checks", "_file", "_gone", "_highest", "_in_file", "_layouts", "_numbers",
+        "_offsets", "_ordered", "_seen", "_unpaired", "begin_seq", "bytes_in_memory", "entries",
+        "os_user",
     )  # fmt: skip
 
     def __init__(self, begin_seq: int, os_user: int) -> None:
@@ -101,8 +104,11 @@ class OpenTransaction:
         self._unpaired: dict[int, array[int]] = {}  # places of UPDBEFs without UPDAFT, by label
         self._file: IO[bytes] | None = None
         self._blocks: list[_Block] = []
+        self._offsets = array("Q")  # the offsets of the entries in the file
         self._layouts: list[Layout | None] = []
+        self._numbers: dict[Layout | None, int] = {}  # places in _layouts
         self._gone: set[int] = set()
+        self._checks = 0
         # Sequences normally rise within a transaction. If they do not, DISCARD checks every record.
         self._ordered = True
         self._seen = 0
@@ -127,47 +133,52 @@ class OpenTransaction:
         return entry._replace(before_at=place, before=self._entry_at(place))
 
     def discard(self, seq: int) -> None:
-        """Drop the records from the sequence ``seq`` on, and the UPDBEF of each dropped UPDAFT."""
+        """Drop the records from the sequence ``seq`` on, and the UPDBEF of each dropped UPDAFT.
+
+        Raises FormatError if records are out of order and too many DISCARDs have checked them.
+        """
         self._check_order()
-        befores = self._drop_from(seq)
-        end = self._in_file + len(self.entries)
-        self._seen = min(self._seen, end)
-        self._gone = {place for place in self._gone if place < end} | befores
+        self._drop_from(seq)
+        self._seen = min(self._seen, self._in_file + len(self.entries))
         if not self._ordered:
-            for place, entry in enumerate(self.entries, self._in_file):
+            self._checks += 1
+            if self._checks > _MOST_CHECKS:
+                raise FormatError(
+                    f"a transaction whose sequences do not rise has more than {_MOST_CHECKS} "
+                    "DISCARD records",
+                    code="framing",
+                )
+            for place, entry in self._left():
                 if entry.sequence >= seq:
                     self._gone.update(place for place in (place, entry.before_at) if place >= 0)
-        self._forget_unpaired(end)
+            self._unpaired = {
+                label: array("Q", [place for place in places if place not in self._gone])
+                for label, places in self._unpaired.items()
+            }
 
-    def _drop_from(self, seq: int) -> set[int]:
-        """Drop records from the end, up to the first record that stays; if records are out of
-        order, check all of them. Return the places of the UPDBEF of each dropped UPDAFT.
+    def _drop_from(self, seq: int) -> None:
+        """Drop records from the end, up to the first record that stays. Records that are out of
+        order are dropped only in memory.
         """
-        befores: set[int] = set()
         while True:
             while self.entries and self.entries[-1].sequence >= seq:
                 dropped = self.entries.pop()
                 self.bytes_in_memory -= weight(dropped)
+                place = self._in_file + len(self.entries)
+                self._gone.discard(place)
+                unpaired = self._unpaired.get(dropped.label)
+                if unpaired and unpaired[-1] == place:
+                    unpaired.pop()
                 if dropped.before is not None:
-                    befores.add(dropped.before_at)
-            if not self._in_file or (
-                self._ordered and (self.entries or self._blocks[-1].highest < seq)
+                    self._gone.add(dropped.before_at)
+            if (
+                not self._in_file
+                or not self._ordered
+                or self.entries
+                or self._blocks[-1].highest < seq
             ):
-                end = self._in_file + len(self.entries)
-                return {place for place in befores if place < end}
+                return
             self._load_last_block()
-
-    def _forget_unpaired(self, end: int) -> None:
-        """Forget each unpaired UPDBEF that is dropped: at the place ``end`` or after it and, if
-        records are out of order, also before this place.
-        """
-        for label, places in self._unpaired.items():
-            while places and places[-1] >= end:
-                places.pop()
-            if not self._ordered:
-                self._unpaired[label] = array(
-                    "Q", [place for place in places if place not in self._gone]
-                )
 
     def operations(self, counters: Counter[str]) -> Iterator[Operation]:
         """Yield the operations of the remaining records in order of arrival, and count
@@ -249,6 +260,7 @@ class OpenTransaction:
         for place, entry in enumerate(self.entries, self._in_file):
             data = self._to_bytes(entry)
             file.write(data)
+            self._offsets.append(at)
             last = self._blocks[-1] if self._blocks else None
             if (
                 last is None
@@ -279,8 +291,9 @@ class OpenTransaction:
     def _entry_at(self, place: int) -> Entry:
         if place >= self._in_file:
             return self.entries[place - self._in_file]
-        block = next(block for block in reversed(self._blocks) if block.first <= place)
-        return self._read(block)[place - block.first]
+        assert self._file is not None
+        self._file.seek(self._offsets[place])
+        return self._from_file(self._file)
 
     def _load_last_block(self) -> None:
         block = self._blocks.pop()
@@ -289,6 +302,7 @@ class OpenTransaction:
         self.bytes_in_memory += sum(map(weight, loaded))
         assert self._file is not None
         self._file.truncate(block.offset)
+        del self._offsets[block.first :]
         self._in_file = block.first
 
     def _read(self, block: _Block) -> list[Entry]:
@@ -301,9 +315,10 @@ class OpenTransaction:
 
     def _to_bytes(self, entry: Entry) -> bytes:
         number, seq, label, layout, header_size, record, offset, before_at, before = entry
-        if layout not in self._layouts:
+        at = self._numbers.setdefault(layout, len(self._layouts))
+        if at == len(self._layouts):
             self._layouts.append(layout)
-        at, size, paired = self._layouts.index(layout), len(record), before is not None
+        size, paired = len(record), before is not None
         head = _ENTRY.pack(number, seq, label, at, header_size, size, offset, before_at, paired)
         return head + record + (self._to_bytes(before) if before is not None else b"")
 

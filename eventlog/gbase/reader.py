@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from eventlog.errors import FormatError
+from eventlog.errors import ConfigError, FormatError
 from eventlog.gbase.layout import Layout, Layouts
 from eventlog.gbase.open_transaction import (
     ENTRY_OVERHEAD,
@@ -55,6 +55,10 @@ _log = logging.getLogger(__name__)
 
 _ROW: Final = struct.Struct(">QII")  # fields at the start of row records and TRUNCATE
 _LAST: Final = Change._fields.index("last_in_transaction")
+
+
+_MOST_OPEN: Final = 100_000
+"""The number of transactions that may be open at the same time: each takes about a kilobyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +250,11 @@ class StreamReader:
                 )
             self._bytes_in_memory -= transaction.bytes_in_memory
             transaction.close()
+        elif len(self._open) >= _MOST_OPEN:
+            raise FormatError(
+                f"more than {_MOST_OPEN} transactions are open: the stream lacks their ends",
+                code="framing",
+            )
         self._open[tx] = OpenTransaction(seq, os_user)
 
     def _deliver(self, offset: int, seq: int, tx: int, time: int) -> Iterator[Committed]:
@@ -294,7 +303,13 @@ class StreamReader:
             self._open.values(), key=lambda transaction: transaction.bytes_in_memory, reverse=True
         ):
             self._bytes_in_memory -= transaction.bytes_in_memory
-            transaction.move_to_file()
+            try:
+                transaction.move_to_file()
+            except OSError as error:
+                raise ConfigError(
+                    f"open transactions cannot be moved to temporary files: {error.strerror}; "
+                    "raise max_open_bytes, or make room for files"
+                ) from error
             if self._bytes_in_memory <= self._options.max_open_bytes // 2:
                 break
 
