@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Final, TypeAlias, cast
 from eventlog.core.extras import install_command
 from eventlog.errors import ConfigError, FormatError, NotExpressible, number_of, with_location
 from eventlog.files import compression
+from eventlog.files.parquet_pages import rows_together
 from eventlog.files.text import (
     LONGEST,
     continues,
@@ -340,7 +341,6 @@ def _rows_of_objects(path: Path, names: Sequence[str]) -> Rows:
 
 # --- Parquet
 
-_ROWS_READ_TOGETHER: Final = 10_000
 _NO_VALUE: Final = (ValueError, OverflowError, TypeError, ArithmeticError)
 """The errors that Arrow raises for a value that Python cannot represent: text that is not UTF-8, a
 day after the year 9999.
@@ -371,11 +371,22 @@ def read_parquet(path: Path) -> tuple[Names, Rows]:
 
 
 def _parquet_rows(path: Path) -> Rows:
-    read = [0]
-    with _reading_parquet(path, read), pyarrow().parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches(_ROWS_READ_TOGETHER):
-            yield from enumerate(batch_rows(batch, path, read[0]), read[0] + 1)
-            read[0] += batch.num_rows
+    read, arrow = [0], pyarrow()
+    with _reading_parquet(path, read), path.open("rb") as content:
+        with arrow.parquet.ParquetFile(content) as file:
+            together, schema = rows_together(file, content), file.schema_arrow
+        is_text = (
+            arrow.types.is_string,
+            arrow.types.is_binary,
+            arrow.types.is_large_string,
+            arrow.types.is_large_binary,
+        )
+        texts = [field.name for field in schema if any(one(field.type) for one in is_text)]
+        # As a dictionary, a column has each of its texts once.
+        with arrow.parquet.ParquetFile(content, read_dictionary=texts) as file:
+            for batch in file.iter_batches(together):
+                yield from enumerate(batch_rows(batch, path, read[0]), read[0] + 1)
+                read[0] += batch.num_rows
 
 
 @contextmanager
@@ -388,6 +399,8 @@ def _reading_parquet(path: Path, read: Sequence[int]) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise
+    except FormatError as error:
+        raise with_location(error, path) from None
     except (arrow.ArrowException, OSError, ValueError) as error:
         # OSError: a page that cannot be decompressed.
         raise FormatError(f"{path}, after row {read[0]}: not Parquet: {error}") from error
@@ -398,12 +411,21 @@ def batch_rows(batch: Any, place: object, before: int = 0) -> Iterator[Row]:
     is the number of rows before the batch in this source.
     """
     try:
-        columns = [column.to_pylist() for column in batch.columns]
+        columns = [_values(column) for column in batch.columns]
     except _NO_VALUE:
         for number in range(batch.num_rows):
             yield _parquet_row(batch, number, f"{place}: record {before + number + 1}")
     else:
         yield from map(list, zip(*columns, strict=True))
+
+
+def _values(column: Any) -> list[Any]:
+    if not hasattr(column, "dictionary"):
+        values: list[Any] = column.to_pylist()
+        return values
+    used = column.indices.unique().drop_null()
+    by_place = dict(zip(used.to_pylist(), column.dictionary.take(used).to_pylist(), strict=True))
+    return [by_place.get(place) for place in column.indices.to_pylist()]
 
 
 def _parquet_row(batch: Any, number: int, place: str) -> Row:
