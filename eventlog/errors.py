@@ -45,11 +45,14 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from eventlog.error_codes import FIXES
 from eventlog.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from eventlog.model import EventResult
 
 
 class EventlogError(Exception):
@@ -326,7 +329,8 @@ class ReceiverUnavailable(EventlogError):
     the receiver; the code is then ``receiver_misconfigured``. ``advice`` is empty if only the
     receiver can end the failure.
     ``reply`` is what came in place of an answer, None = nothing. ``seconds`` is how long the
-    attempt took.
+    attempt took. ``answered`` has the results of the events, by event-id, that the receiver had
+    answered before it failed; all other events are sent again.
     """
 
     code = "receiver_unavailable"
@@ -346,6 +350,7 @@ class ReceiverUnavailable(EventlogError):
         self.is_suspicious = is_suspicious
         self.reply = reply
         self.seconds = 0.0
+        self.answered: Mapping[str, EventResult] = {}
 
 
 def receiver_code(advice: str) -> str:

@@ -479,6 +479,10 @@ class EventResult(NamedTuple):
     level: Level
     message: str = ""
     code: str = "receiver"
+    place: str = ""
+    """If the level is retry: the place of the receiver, such as a queue, that did not take the
+    event. The other events of the class wait with it. Empty = the event has no such place.
+    """
 
 
 SUCCESS = EventResult(Level.SUCCESS)

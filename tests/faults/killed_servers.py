@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,64 @@ def publish_through_kills(
                     pass
         wait_until(lambda: is_drained(database, running_publisher), "all is published")
     assert fetch(database, "SELECT DISTINCT status FROM eventlog") == [("S",)]
+
+
+def publish_beside_a_place_that_waits(
+    database: sa.Engine, directory: Path, sink: dict[str, Any], fix: Callable[[], object]
+) -> None:
+    """Publish the changes of the tables ``a`` and ``b`` to the places ``hr.public.a`` and
+    ``hr.public.b``. The second takes nothing until ``fix`` is called, between two publishers.
+    """
+    execute(database, "CREATE TABLE a (id int PRIMARY KEY, n int)")
+    execute(database, "CREATE TABLE b (id int PRIMARY KEY, n int)")
+    publisher = {"allow_loopback": True, "retry_initial": 0.05, "retry_max": 0.2, "query_limit": 50}
+    path = write_config(
+        directory, url_of(database), [{"tables": ["a", "b"]}], sink=sink, publisher=publisher,
+        format={"type": "debezium"},
+        **{"format.debezium": {"topic_prefix": "hr", "schemas_enable": False}},
+    )  # fmt: skip
+    config = load(path, {})
+    install(config)
+
+    def change(table: str, step: int) -> None:
+        some = "generate_series(1, 20) i ON CONFLICT (id) DO UPDATE SET n = excluded.n"
+        execute(database, f"INSERT INTO {table} SELECT i, {step} FROM {some}")
+
+    def statuses() -> set[tuple[str, str]]:
+        return set(fetch(database, "SELECT DISTINCT table_name, status FROM eventlog"))
+
+    for step in range(1, 4):
+        with (
+            closing(open_sink(config, io.StringIO())) as opened,
+            publishing(config, opened) as running_publisher,
+        ):
+            if step == 3:
+                fix()
+            for table in ("a", "b", "b", "b", "a"):
+                change(table, step)
+            if step < 3:
+                wait_until(lambda: statuses() == {("a", "S"), ("b", "N")}, "one place goes on")
+                recorded = fetch(database, "SELECT count(*) FROM eventlog_inflight")
+                assert recorded[0][0] <= 2, "rows that wait are not recorded"
+            else:
+                wait_until(lambda: is_drained(database, running_publisher), "all is published")
+    assert statuses() == {("a", "S"), ("b", "S")}
+    assert fetch(database, "SELECT count(*) FROM eventlog_error") == [(0,)]
+
+
+def assert_once_and_in_order(bodies: Sequence[bytes]) -> None:
+    """Assert that Debezium's events of a table of ``publish_beside_a_place_that_waits`` are there once,
+    those of an object in their order.
+    """
+    steps: dict[int, list[int]] = {}
+    for event in map(json.loads, bodies):
+        steps.setdefault(event["after"]["id"], []).append(event["after"]["n"])
+    assert len(steps) == 20
+    for of_object in steps.values():
+        assert of_object == sorted(of_object)
+        assert set(of_object) <= {1, 2, 3}
+        assert of_object[-1] == 3
+        assert len(of_object) <= 9, "an event is there twice"
 
 
 def assert_whole_and_in_order(bodies: Sequence[bytes]) -> None:

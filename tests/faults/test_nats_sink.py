@@ -14,7 +14,10 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from killed_servers import assert_whole_and_in_order, publish_through_kills
+from killed_servers import (
+    assert_whole_and_in_order,
+    publish_through_kills,
+)
 from message_servers import (
     Server,
     accepts,

@@ -20,7 +20,12 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from killed_servers import assert_whole_and_in_order, publish_through_kills
+from killed_servers import (
+    assert_once_and_in_order,
+    assert_whole_and_in_order,
+    publish_beside_a_place_that_waits,
+    publish_through_kills,
+)
 from message_servers import (
     Server,
     accepts,
@@ -34,7 +39,7 @@ from message_servers import (
 
 from eventlog.config.load import load
 from eventlog.errors import ReceiverUnavailable
-from eventlog.model import Answer, KafkaRecord, Level
+from eventlog.model import SUCCESS, Answer, KafkaRecord, Level
 from eventlog.publisher.declared.configured_sink import open_sink, try_receiver
 from eventlog.publisher.sinks.rabbitmq import RabbitOptions, RabbitSink
 from eventlog.testing.sink_kit import *  # noqa: F403
@@ -363,3 +368,73 @@ def test_a_trial_finds_the_exchange_or_the_queue(server: Server) -> None:
     assert trial(exchange="hr") == f"{url(server)} answers; exchange hr is there"
     with pytest.raises(ReceiverUnavailable, match="declare the queue x, durable"):
         trial(routing_key="x")
+
+
+def test_a_message_that_no_queue_takes_leaves_all_others_confirmed(server: Server) -> None:
+    made = {"e1": "eventlog", "e2": "nowhere", "e3": "eventlog"}
+    with to(server) as sink:
+        answer = sink.send(
+            records(
+                **{
+                    name: (KafkaRecord(key, name.encode(), name.encode()),)
+                    for name, key in made.items()
+                }
+            )
+        )
+    assert [answer.result(one).place for one in "123"] == ["", "nowhere", ""]
+    assert "declare the queue nowhere, durable" in answer.result("2").message
+    assert bodies(server) == [b"e1", b"e3"]
+
+
+def test_a_full_queue_leaves_what_it_has_confirmed(server: Server) -> None:
+    limits = {"x-max-length": 3, "x-overflow": "reject-publish"}
+    with admin(server) as channel:
+        channel.queue_declare("full", durable=True, arguments=limits)
+    with to(server, routing_key="full") as sink, pytest.raises(ReceiverUnavailable) as caught:
+        sink.send(records(**{f"e{number}": b"a" for number in range(1, 9)}))
+    with admin(server) as channel:
+        stored_now = channel.queue_declare("full", passive=True).method.message_count
+    assert list(caught.value.answered.values()) == [SUCCESS] * stored_now
+    assert stored_now >= 3
+
+
+def test_a_routing_key_without_permission_leaves_all_others_confirmed(server: Server) -> None:
+    control(server, "set_topic_permissions", "publisher", "hr", r"^hr\.good$", "")
+    environ = {"EVENTLOG_SINK_USER": "publisher", "EVENTLOG_SINK_PASSWORD": "hush"}
+    made = {"e1": "hr.good", "e2": "hr.bad", "e3": "hr.good"}
+    with to(server, environ, exchange="hr") as sink:
+        answer = sink.send(
+            records(
+                **{
+                    name: (KafkaRecord(key, name.encode(), name.encode()),)
+                    for name, key in made.items()
+                }
+            )
+        )
+    control(server, "clear_topic_permissions", "publisher")
+    assert [answer.result(one).place for one in "123"] == ["", "hr.bad", ""]
+    assert set(bodies(server)) == {b"e1", b"e3"}
+
+
+def test_a_missing_queue_makes_only_its_own_classes_wait(
+    server: Server, database: sa.Engine, tmp_path: Path
+) -> None:
+    with admin(server) as channel:
+        channel.exchange_delete("hr")
+        channel.exchange_declare("hr", "topic", durable=True)
+        channel.queue_bind("eventlog", "hr", "hr.public.a")
+        channel.queue_delete("b")
+
+    def bind() -> None:
+        with admin(server) as channel:
+            channel.queue_declare("b", durable=True)
+            channel.queue_bind("b", "hr", "hr.public.b")
+
+    sink = {"type": "rabbitmq", "amqp_url": url(server), "exchange": "hr"}
+    publish_beside_a_place_that_waits(database, tmp_path, sink, bind)
+    assert_once_and_in_order(bodies(server))
+    with admin(server) as channel:
+        found = []
+        while (one := channel.basic_get("b"))[0] is not None:
+            found.append(one[2])
+    assert_once_and_in_order(found)

@@ -13,7 +13,12 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from killed_servers import assert_whole_and_in_order, publish_through_kills
+from killed_servers import (
+    assert_once_and_in_order,
+    assert_whole_and_in_order,
+    publish_beside_a_place_that_waits,
+    publish_through_kills,
+)
 from message_servers import (
     Server,
     example,
@@ -346,3 +351,47 @@ def test_a_trial_reports_the_stream(server: Server) -> None:
     client(server.port).set("eventlog", "1")
     with pytest.raises(ReceiverUnavailable, match="the key is not a stream"):
         try_receiver(config, io.StringIO())
+
+
+def places(**bodies: tuple[str, bytes]) -> Any:
+    """Events, each with the stream and the body of its message."""
+    return records(
+        **{
+            name: (KafkaRecord(stream, name.encode(), body),)
+            for name, (stream, body) in bodies.items()
+        }
+    )
+
+
+@pytest.mark.parametrize("setup", [("SET", "b", "1"), ("ACL", "SETUSER", "default", "~a", "~c")])
+def test_a_stream_that_takes_nothing_leaves_the_entries_of_all_others(
+    server: Server, setup: tuple[str, ...]
+) -> None:
+    admin = client(server.port)
+    with to(server) as sink:
+        sink.limit()
+        admin.execute_command(*(("ACL", "SETUSER", "default", "resetkeys", *setup[3:])
+                                if setup[0] == "ACL" else setup))  # fmt: skip
+        try:
+            answer = sink.send(places(e1=("a", b"x"), e2=("b", b"y"), e3=("c", b"z")))
+            sink.flush()
+        finally:
+            admin.execute_command("ACL", "SETUSER", "default", "allkeys")
+    assert [answer.result(one).place for one in "123"] == ["", "b", ""]
+    assert [answer.result(one).level for one in "123"] == [
+        Level.SUCCESS, Level.RETRY, Level.SUCCESS
+    ]  # fmt: skip
+    assert [len(entries(server, name)) for name in "ac"] == [1, 1]
+
+
+def test_a_stream_that_takes_nothing_makes_only_its_own_classes_wait(
+    server: Server, database: sa.Engine, tmp_path: Path
+) -> None:
+    client(server.port).set("hr.public.b", "x")
+    sink = {"type": "redis", "redis_url": url(server)}
+    publish_beside_a_place_that_waits(
+        database, tmp_path, sink, lambda: client(server.port).delete("hr.public.b")
+    )
+    for table in "ab":
+        found = entries(server, f"hr.public.{table}")
+        assert_once_and_in_order([one[b"value"] for one in found])

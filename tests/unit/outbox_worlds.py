@@ -26,7 +26,7 @@ from math import inf
 from typing import Any, NamedTuple, Protocol, Self
 
 from eventlog.errors import ReceiverUnavailable
-from eventlog.model import Answer, EventResult, Level
+from eventlog.model import SUCCESS, Answer, EventResult, Level
 from eventlog.publisher.send import policy
 from eventlog.publisher.send.outbox import Do, Mark, Outbox, Step
 from eventlog.publisher.send.policy import EVERY, Attempts, Document, Kind, Rules
@@ -193,7 +193,8 @@ class LogFeed:
                 continue
             if sum(len(event.ids) for event in events.values()) == self.world.rows:
                 break
-            if any(one in outbox for one in objects) or not left_out.isdisjoint(objects):
+            named = {*objects, *map(policy.class_of, objects)}
+            if any(one in outbox for one in named) or not left_out.isdisjoint(objects):
                 left_out.update(objects)
             elif self.world.folds and objects in last:
                 at = last[objects]
@@ -420,6 +421,8 @@ ANSWERS = (
     "failed",
     "refused",
     "fatal",
+    "waits",
+    "broke",
 )
 
 
@@ -454,8 +457,9 @@ class Replica:
     def get(self, document: Document[Event], outcome: Answer | ReceiverUnavailable) -> None:
         """Take a document to which this is the answer."""
         if isinstance(outcome, ReceiverUnavailable):
-            for event in document.events if self.is_hasty else ():
-                self._apply(event)
+            for event in document.events:
+                if self.is_hasty or event.sent_id in outcome.answered:
+                    self._apply(event)
             return
         if policy.is_retry_of_all(outcome) or policy.refusal(document.events, outcome) is not None:
             return
@@ -478,11 +482,14 @@ class Replica:
             if event.sent_id in self.unsafe:
                 self.excused.update(event.objects)
 
-    def lost(self) -> None:
-        """A flush has lost what was not saved, or has failed although nothing was lost."""
+    def lost(self, names: Collection[str] | None = None) -> None:
+        """A flush has lost what was not saved, or these events, or has failed although nothing was
+        lost.
+        """
         for sent_id in self.unsaved if not self.is_hasty else ():
-            del self.applied[sent_id]
-        self.unsaved.clear()
+            if names is None or sent_id in names:
+                del self.applied[sent_id]
+        self.unsaved = [one for one in self.unsaved if names is not None and one not in names]
 
     def check(self, world: World, refused: Collection[int]) -> None:
         """Check that the last event of each object was applied last, unless it was refused."""
@@ -616,6 +623,8 @@ class Checker:
         if isinstance(outcome, ReceiverUnavailable):
             if outcome.is_suspicious:
                 self._failed(document)
+            elif outcome.answered:
+                self._answered(document, policy.partial_answer(document.events, outcome.answered))
             return
         if policy.is_retry_of_all(outcome):
             return
@@ -715,6 +724,24 @@ class Checker:
         self.unsaved.clear()
         self.in_air.clear()
 
+    def lost_in_part(self, events: Sequence[Event], confirmed: Collection[str]) -> None:
+        """Note that these events come again, the ``confirmed`` ones under new event-ids."""
+        names = {event.sent_id for event in events}
+        self.story.append(f"    a flush puts back {names}")
+        for replica in self.replicas:
+            replica.lost(names - set(confirmed))
+        for event in events:
+            for place in event.places:
+                self.unsaved = [one for one in self.unsaved if one[0] != place]
+                self.answered[place].clear()
+                self.errors.discard(place)
+        if self.world.feed != "source":
+            self.spoiled.update(dict.fromkeys(names & set(confirmed), self.kills))
+            return
+        for replica in self.replicas:  # the event-ids of a source are always the same
+            replica.unsafe.update(names & set(confirmed))
+            replica.comes_again(events)
+
     def killed(self, store: Store, now: float) -> None:
         self.kills += 1
         self.in_air, self.doubtful, self.not_before = {}, False, {}
@@ -775,9 +802,12 @@ class Machine:
         self.is_urgent = False
         if self.outbox.is_saved:
             return
-        fault = self.chooser.choose(3)
+        fault = self.chooser.choose(5)
         if fault == 1:
             raise Killed
+        is_alone = self.world.rules.concurrency == 1  # else a flush refuses nothing
+        if fault == 3 or (fault == 4 and is_alone):
+            self._flush_in_part(is_lost=fault == 3)
         if fault == 2:
             self.checker.lost()
             self.in_air = []
@@ -791,8 +821,31 @@ class Machine:
         marks = self.outbox.take_marks()
         self.checker.saved(marks)
         self.feed.save(self.outbox, marks)
+        if fault == 3:  # what is being sent has no answer
+            self.checker.lost()
+            self.in_air = []
+            self.outbox.put_back()
+            self.checker.doubtful |= self.outbox.in_doubt
+            self.outbox.pause(self.now)
         if self.world.feed != "source":
             self._check_entries()
+
+    def _flush_in_part(self, *, is_lost: bool) -> None:
+        """The flush confirms every second event only. The connection breaks, or a place waits for the
+        others.
+        """
+        marks = self.outbox.take_marks()
+        self.outbox._marks = list(marks)
+        names = [event.sent_id for mark in marks for event in mark.events]
+        waits = EventResult(Level.RETRY, "full", place="queue")
+        confirmed = dict.fromkeys(names[1::2], SUCCESS)
+        results = confirmed if is_lost else dict.fromkeys(names[::2], waits)
+        self.outbox.confirm(results, self.now, is_lost=is_lost)
+        kept = {event.sent_id for mark in self.outbox._marks for event in mark.events}
+        back = [event for mark in marks for event in mark.events if event.sent_id not in kept]
+        self.checker.lost_in_part(back, set(confirmed))
+        self.checker.doubtful |= self.outbox.in_doubt
+        self.is_stopped = False
 
     def _check_entries(self) -> None:
         """What is saved is what a restart finds."""
@@ -835,6 +888,12 @@ class Machine:
                 return refused
             case "fatal":
                 return Answer({first: EventResult(Level.FATAL, "fatal")})
+            case "waits":
+                return Answer({last: EventResult(Level.RETRY, "full", place="queue")})
+            case "broke":
+                failure = ReceiverUnavailable("the connection ended")
+                failure.answered = {first: SUCCESS}
+                return failure
         return Answer()
 
     def _failure(self, message: str) -> ReceiverUnavailable:

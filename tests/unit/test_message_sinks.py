@@ -5,26 +5,124 @@ settings (spec/event-log.md 8.4, *Messages*).
 from __future__ import annotations
 
 import io
+import itertools
 import subprocess
 import sys
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
-from message_servers import GUIDE, example
+from message_servers import GUIDE, example, records
 
 from eventlog.config.load import load
-from eventlog.errors import ConfigError
-from eventlog.model import KafkaRecord
+from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.model import SUCCESS, Document, EventResult, KafkaRecord, Level
 from eventlog.publisher.declared.configured_sink import open_sink
-from eventlog.publisher.sinks.messages import Message, header_text, messages_of, rounds
+from eventlog.publisher.sinks.messages import (
+    Message,
+    MessageSink,
+    Outcome,
+    PlaceWaits,
+    header_text,
+    messages_of,
+    rounds,
+)
 from eventlog.registry import sink_named
 
 SINKS = ("nats", "rabbitmq", "redis", "sqs")
 CLIENTS = ("nats", "pika", "redis", "boto3")
 
 
+IDS = itertools.count()
+
+
 def message(key: str, topic: str | None = None) -> Message:
-    return Message("7", "7", topic, key.encode(), b"", ())
+    return Message(event_id := str(next(IDS)), event_id, topic, key.encode(), b"", ())
+
+
+class Server(MessageSink):
+    """A sink whose server takes what is in no ``bad`` topic. The records of ``lost`` topics break the
+    connection.
+    """
+
+    has_one_place = False
+    bad: Collection[str] = ()
+    lost: Collection[str] = ()
+
+    def __init__(self, options: object = None) -> None:
+        self.taken: list[bytes] = []
+        self.tried: list[bytes] = []
+
+    def found(self) -> str:
+        return "answers"
+
+    def limit(self) -> tuple[int, str]:
+        return 1000, "limit"
+
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+        return list(map(self._take, messages))
+
+    def _take(self, one: Message) -> Outcome:
+        self.tried.append(one.body)
+        if one.topic in self.lost:
+            return ReceiverUnavailable("the connection ended")
+        if one.topic in self.bad:
+            return PlaceWaits(f"{one.topic} is full")
+        self.taken.append(one.body)
+        return None
+
+
+def events(*several: str) -> Document:
+    """Events, each given as its records: topic, key and body in three letters."""
+    return records(
+        **{
+            f"e{number}": tuple(
+                KafkaRecord(one[0], one[1].encode(), one[2].encode()) for one in event.split()
+            )
+            for number, event in enumerate(several, 1)
+        }
+    )
+
+
+def test_an_event_whose_place_takes_nothing_waits_and_all_others_are_a_success() -> None:
+    server = Server()
+    server.bad = "b"
+    answer = server.send(events("a1x", "b1y", "a2z"))
+    assert answer.results == {"2": EventResult(Level.RETRY, "b is full", place="b")}
+    assert server.taken == [b"x", b"z"]
+
+
+def test_no_later_message_of_an_object_is_sent_after_one_that_was_not_taken() -> None:
+    server = Server()
+    server.bad = "b"
+    answer = server.send(events("b1x", "b1y", "a1z"))
+    assert [answer.result(one).level for one in "123"] == [Level.RETRY, Level.RETRY, Level.SUCCESS]
+    assert server.tried == [b"x", b"z"]
+
+
+def test_an_event_is_a_success_only_if_all_of_its_messages_are() -> None:
+    server = Server()
+    server.bad = "b"
+    answer = server.send(events("b0d a1x", "a1y", "c1z"))
+    assert [answer.result(one).level for one in "123"] == [Level.RETRY, Level.RETRY, Level.SUCCESS]
+    assert server.taken == [b"z"], "nothing follows a description that was not taken"
+
+
+def test_what_was_confirmed_before_a_failure_is_a_success() -> None:
+    server = Server()
+    server.lost = "b"
+    with pytest.raises(ReceiverUnavailable) as caught:
+        server.send(events("a1x", "b1y", "a2z a3z", "a1v"))
+    assert caught.value.answered == dict.fromkeys("1", SUCCESS)
+    assert server.taken == [b"x", b"z"], "the last message of the third event was not sent"
+
+
+@pytest.mark.parametrize("topic", [None, "b"])
+def test_the_only_place_of_a_sink_stops_the_cycle_if_it_takes_nothing(topic: str | None) -> None:
+    server = Server()
+    server.bad, server.has_one_place = [topic], topic is not None  # type: ignore[list-item]
+    with pytest.raises(PlaceWaits, match="is full"):
+        server.send(records(e1=(KafkaRecord(topic, b"1", b"x"),)))
 
 
 def test_no_round_has_two_messages_of_one_object() -> None:

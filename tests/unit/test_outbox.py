@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 from outbox_worlds import (
@@ -19,7 +20,7 @@ from outbox_worlds import (
 )
 
 from eventlog.errors import ReceiverUnavailable
-from eventlog.model import Answer, EventResult, Level
+from eventlog.model import SUCCESS, Answer, EventResult, Level
 from eventlog.publisher.send.outbox import Do, Outbox
 from eventlog.publisher.send.policy import Attempts, Document, Kind, Rules
 
@@ -49,10 +50,12 @@ def one_after_the_other(*outcomes: Outcome) -> Receive:
 
 class Log:
     """A publisher of a log: ``run`` sends until it has to wait longer than ``until``. Each letter or
-    digit of ``objects`` is the object of a row.
+    digit of ``objects`` is the object of a row; a class with a key is an object too.
     """
 
-    def __init__(self, objects: str, batch_size: int = 128, rules: Rules | None = None) -> None:
+    def __init__(
+        self, objects: Iterable[Any], batch_size: int = 128, rules: Rules | None = None
+    ) -> None:
         names = tuple((name,) for name in objects)
         self.world = World(names, rules=rules or Rules(), batch_size=batch_size, rows=100)
         self.store = Store()
@@ -377,6 +380,105 @@ def test_more_parked_objects_than_allowed_end_the_reading() -> None:
     log.run(lambda ids: Answer({ids[0]: EventResult(Level.RETRY)}), until=0.0)
     log.world = log.feed.world = log.world._replace(objects=(*log.world.objects, ("4",)))
     assert log.outbox.next(0.0).do is Do.WAIT
+
+
+# --- places ---------------------------------------------------------------------------------------
+
+
+def waits(*bad: str) -> Receive:
+    """A receiver whose place takes none of these events."""
+    full = EventResult(Level.RETRY, "full", place="queue")
+    return lambda ids: Answer({one: full for one in ids if one.partition(".")[0] in bad})
+
+
+def test_events_of_a_class_wait_for_a_place_while_other_classes_are_sent() -> None:
+    log = Log([("b", 1), ("a", 1), ("b", 2), ("a", 2)], 2)
+    log.run(waits("1", "3"), until=0.0)
+    assert log.sent == [("1", "2"), ("4",)], "the second event of the class is not tried"
+    assert log.statuses == "-S-S"
+    assert kinds(log.outbox) == [Kind.PLACE, None]
+    assert standing(log)[1][1] == "it follows an event of its object that is not answered"
+
+
+def test_a_place_that_takes_events_again_gets_them_in_order_and_under_their_ids() -> None:
+    log = Log([("b", 1), ("a", 1), ("b", 2), ("b", 1)], 2)
+    log.run(waits("1"), until=0.0)
+    log.run(lambda ids: ANSWERED)
+    assert log.sent == [("1", "2"), ("1",), ("3", "4")]
+    assert log.statuses == "SSSS"
+
+
+def test_rows_of_a_class_that_waits_are_not_recorded() -> None:
+    log = Log([("b", 1), ("b", 2), ("b", 3)], 2)
+    log.world = log.feed.world = log.world._replace(rows=1)
+    log.run(waits("1", "2", "3"), until=100.0)
+    assert set(log.sent) == {("1",)}
+    assert log.outbox.size == 1
+
+
+def test_a_place_that_waits_counts_no_attempt_and_records_nothing() -> None:
+    log = Log([("b", 1)], 2, Rules(max_attempts=1, max_parked=0))
+    log.run(waits("1"), until=1000.0)
+    assert len(log.sent) > 10
+    assert (log.statuses, log.outbox.is_full) == ("-", False)
+    (entry,) = log.store.entries.values()
+    assert [tried for *_, tried in entry.documents] == [None]
+
+
+def test_what_a_receiver_answered_before_it_failed_is_marked() -> None:
+    log = Log("123")
+    broken = ReceiverUnavailable("the connection ended")
+    broken.answered = {"1": SUCCESS, "3": EventResult(Level.ERROR, "no")}
+    log.run(one_after_the_other(broken), until=0.0)
+    assert log.statuses == "S-E"
+    assert log.outbox.resume_at == 1.0
+    log.run(one_after_the_other(ANSWERED))
+    assert log.sent == [("1", "2", "3"), ("2",)]
+
+
+def test_an_event_that_was_answered_after_a_lost_one_of_its_object_gets_a_new_id() -> None:
+    log = Log("112")
+    broken = ReceiverUnavailable("the connection ended")
+    broken.answered = {"2": SUCCESS, "3": SUCCESS}
+    log.run(one_after_the_other(broken, ANSWERED))
+    assert log.sent == [("1", "2", "3"), ("1", "2.2")]
+
+
+def flushed_after(log: Log, results: dict[str, EventResult], *, is_lost: bool) -> list[str]:
+    """Send what there is; return the event-ids that are confirmed by a flush with these results."""
+    while (step := log.outbox.next(log.now, is_empty=log.outbox.count > 0)).do is not Do.WAIT:
+        if step.do is Do.READ:
+            log.outbox.add(log.feed.next(log.outbox))
+        elif (document := log.outbox.begin(step)) is not None:
+            log._send(document, lambda ids: Answer(is_pending=True))
+            break
+    log.outbox.confirm(results, log.now, is_lost=is_lost)
+    marks = log.outbox.take_marks()
+    log.feed.save(log.outbox, marks)
+    return [event.sent_id for mark in marks for event in mark.events]
+
+
+def test_a_flush_that_is_lost_in_part_keeps_what_it_confirmed() -> None:
+    log = Log("1121")
+    confirmed = {"1": SUCCESS, "3": SUCCESS, "4": SUCCESS}
+    assert flushed_after(log, confirmed, is_lost=True) == ["1", "3"]
+    log.run(lambda ids: ANSWERED)
+    assert log.sent == [("1", "2", "3", "4"), ("2", "4.2")], "what follows a lost event is repeated"
+
+
+def test_an_event_that_a_flush_did_not_confirm_waits_for_its_place() -> None:
+    log = Log([("b", 1), ("a", 1)])
+    full = {"1": EventResult(Level.RETRY, "full", place="queue")}
+    assert flushed_after(log, full, is_lost=False) == ["2"]
+    assert kinds(log.outbox) == [Kind.PLACE]
+
+
+def test_an_event_that_must_come_again_after_an_earlier_one_gets_a_new_id() -> None:
+    log = Log("11")
+    again = {"2": EventResult(Level.RETRY)}
+    assert flushed_after(log, again, is_lost=False) == ["1"]
+    log.run(lambda ids: ANSWERED)
+    assert log.sent == [("1", "2"), ("2.2",)]
 
 
 # --- worlds ---------------------------------------------------------------------------------------

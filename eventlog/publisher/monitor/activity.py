@@ -354,7 +354,7 @@ class Activity(Monitored, Observer):
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
         self._works()
         event_ids = document.event_ids
-        (level, message, _), first_id = answer.worst(event_ids), event_ids[0]
+        (level, message, *_), first_id = answer.worst(event_ids), event_ids[0]
         sent = self._sent(document, seconds, level.name.lower(), message)
         with self._lock:
             self.document_seconds.observe(seconds)

@@ -191,14 +191,16 @@ class LetterSender:
                 break
             results.append((letter, result))
         try:
-            refused = self._sink.flush() or {}
+            found = self._sink.flush() or {}
         except ReceiverUnavailable as error:
-            return _Sent([], failure or error, retry_after)
-        return _Sent(
-            [(letter, refused.get(letter.key, result)) for letter, result in results],
-            failure,
-            retry_after,
-        )
+            failure, found = failure or error, error.answered
+            results = [(letter, result) for letter, result in results if letter.key in found]
+        results = [(letter, found.get(letter.key, result)) for letter, result in results]
+        waiting = [result for _, result in results if result.level is Level.RETRY]
+        if waiting:
+            failure = failure or ReceiverUnavailable(waiting[0].message)
+        final = [one for one in results if one[1].level is not Level.RETRY]
+        return _Sent(final, failure, retry_after)
 
     def _settle(self) -> None:
         """Remove the letters of a batch that was sent, if there is one. After a failure, determine

@@ -63,7 +63,7 @@ from eventlog.publisher.send.database_clock import DatabaseClock, resumed, round
 from eventlog.publisher.send.marks import Marks, keep_next_attempts
 from eventlog.publisher.send.outbox import Outbox, Place, Settled
 from eventlog.publisher.send.policy import Document
-from eventlog.publisher.send.sending import StatementRefused, as_flushed
+from eventlog.publisher.send.sending import StatementRefused, flushed
 from eventlog.publisher.send.serving import rules_of
 from eventlog.publisher.send.session import (
     PublisherSession,
@@ -531,11 +531,12 @@ class LogFeed:
 
         Raises ReceiverUnavailable if the sink has lost answers.
         """
-        refused = self.session.sink.flush()
-        context, begun = self.context, monotonic()
+        context = self.context
         counters = context.counters
+        found, lost = flushed(self.session.sink, self._outbox, counters)
+        begun = monotonic()
         by_batch: dict[int, Marks] = {}
-        for result, events, document in as_flushed(self._outbox.take_marks(), refused, counters):
+        for result, events, document in found:
             marks = by_batch.setdefault(document.place[0], Marks(counters))
             marks.add_answered(events, result, document)
             self._forget_built(document.place)
@@ -557,6 +558,8 @@ class LogFeed:
             self.session.read_pause()
         context.log.commit()
         context.observer.marked(monotonic() - begun)
+        if lost is not None:
+            raise lost
         self.session.send_letters()
 
     def _forget_built(self, place: Place) -> None:

@@ -16,18 +16,19 @@ waits or has failed, so a feed without trouble pays nothing for it.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import chain
 from math import inf
 from operator import attrgetter
-from typing import Final, Generic, NamedTuple
+from typing import Any, Final, Generic, NamedTuple
 
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import SUCCESS, Answer, EventResult, Level
 from eventlog.publisher.send import policy
 from eventlog.publisher.send.policy import (
     EVERY,
+    LOST,
     Attempts,
     Document,
     E,
@@ -452,6 +453,10 @@ class Outbox(Generic[E]):
         for name in event.queues:
             if (first := self._queues[name][0]) != place:
                 yield _Before(first, frozenset((name,)))
+            # Only a document that waits for a place is in the queue of its classes.
+            of_class = self._queues.get(policy.class_of(name), ())
+            if of_class and of_class[0] < place:
+                yield _Before(of_class[0], frozenset())
 
     # --- what changes it --------------------------------------------------------------------------
 
@@ -552,7 +557,7 @@ class Outbox(Generic[E]):
             if outcome.is_suspicious and self.rules.park:
                 return self._failed(document, outcome, now)
             self.pause(now)
-            return Settled(is_pause=True)
+            return self._answered_in_part(document, outcome)
         if policy.is_retry_of_all(outcome):
             judged = policy.judge(document.events, outcome)
             if not judged.answered:
@@ -567,6 +572,17 @@ class Outbox(Generic[E]):
             self._replace(document, parts)
             return Settled(refused=why, is_urgent=_renames(document, parts))
         return self._answered(document, outcome, now)
+
+    def _answered_in_part(self, document: Document[E], failure: ReceiverUnavailable) -> Settled[E]:
+        """Apply the results of the events that the receiver had answered before it failed."""
+        if not failure.answered:
+            return Settled(is_pause=True)
+        answer = policy.partial_answer(document.events, failure.answered)
+        judged = policy.judge(document.events, answer)
+        self._marks += [Mark(result, events, document) for result, events in judged.answered]
+        rest = list(map(self._at_rest, judged.again))
+        self._replace(document, [document._replace(events=rest)])
+        return Settled(judged, is_pause=True, is_urgent=True)
 
     def _answered(self, document: Document[E], answer: Answer, now: float) -> Settled[E]:
         judged = policy.judge(document.events, answer)
@@ -597,8 +613,7 @@ class Outbox(Generic[E]):
         self._had_turn.add(document.place)
         at_rest = list(map(self._at_rest, again))
         if self.rules.park and not is_fatal:
-            first = judged.unsettled[0][0]
-            rest = policy.parked(document, at_rest, first.message, now, self.rules)
+            rest = policy.parked(document, judged._replace(again=at_rest), now, self.rules)
             self._has_tried = document.retries > 0
         else:
             rest = document._replace(events=at_rest, attempts=None)
@@ -608,7 +623,8 @@ class Outbox(Generic[E]):
         if is_same:
             self._put(rest)
             is_part = document.attempts is not None and document.attempts.kind is Kind.PART
-            if is_part or (rest.retries > 1 and self.rules.is_recorded(rest.retries)):
+            is_counted = rest.retries > 1 and not judged.place
+            if is_part or (is_counted and self.rules.is_recorded(rest.retries)):
                 self._changed.add(document.place[0])
         else:
             self._replace(document, [rest])
@@ -747,22 +763,56 @@ class Outbox(Generic[E]):
         """
         self._sent.update(self._in_air)
         self._in_air.clear()
-        lost: dict[Place, tuple[Document[E], set[str]]] = {}
+        self.confirm({}, 0.0, is_lost=True)
+
+    def confirm(
+        self, results: Mapping[str, EventResult], now: float, *, is_lost: bool = False
+    ) -> None:
+        """Apply the results of a flush, by event-id: put the events back that got *retry* and, if
+        ``is_lost``, the events without a result. Later events of their objects are put back too.
+
+        An event that got *retry* without a place gets a new event-id, since the receiver has it,
+        but must apply it again after an earlier event.
+        """
+        renewed = {
+            name for name, one in results.items() if one.level is Level.RETRY and not one.place
+        }
+        sent: dict[Place, tuple[Document[E], dict[str, Mark[E]]]] = {}
         for mark in self.take_marks():
-            _, names = lost.setdefault(mark.document.place, (mark.document, set()))
-            names.update(event.sent_id for event in mark.events)
-        for place, (document, names) in lost.items():
-            events = [
-                event
-                for event in document.events
-                if event.sent_id in names or event.again().sent_id in names
-            ]
-            if len(events) == len(document.events):
-                self._insert(document._replace(events=list(map(self._at_rest, events))))
-            else:
-                again = list(map(self._at_rest, events))
-                self._insert(Document((*place, -1), again, attempts=None, retries=document.retries))
+            _, own = sent.setdefault(mark.document.place, (mark.document, {}))
+            own.update((event.sent_id, mark._replace(events=[event])) for event in mark.events)
+        waiting, renamed = set[Hashable](), set[Hashable]()
+        for document, own in sent.values():
+            marks: dict[str, tuple[E, Mark[E]]] = {}
+            for event in document.events:
+                # An event that was given up is marked under its next event-id.
+                marked = own.get(event.sent_id) or own.get(event.again().sent_id)
+                if marked is not None:
+                    marks[event.sent_id] = event, marked
+            found = {
+                name: result if result.level is Level.RETRY else mark.result
+                for name, (_, mark) in marks.items()
+                for result in (results.get(name, LOST if is_lost else SUCCESS),)
+            }
+            judged = policy.judge([event for event, _ in marks.values()], Answer(found), waiting)
+            for _, events in judged.answered:
+                self._marks += [marks[event.sent_id][1] for event in events]
+            if judged.again:
+                again = [one.again() if one.sent_id in renewed else one for one in judged.again]
+                again = list(policy.renamed(again, _ids_of(document), renamed))
+                at_rest = list(map(self._at_rest, again))
+                self._put_back(document, judged._replace(again=at_rest), now)
+                if renamed:
+                    self._rename_later(document.place, renamed)
         self.in_doubt |= self._has_doubtful
+
+    def _put_back(self, document: Document[E], judged: Judged[E], now: float) -> None:
+        again = judged.again
+        if [one.sent_id for one in again] != [one.sent_id for one in document.events]:
+            document = Document((*document.place, -1), (), retries=document.retries)
+        if judged.place:
+            document = policy.parked(document, judged, now, self.rules)
+        self._insert(document._replace(events=again))
 
     def record(self) -> dict[int, tuple[Sequence[Document[E]], int]]:
         """Return, by number, the batches whose entries differ from what is recorded: the documents
@@ -798,6 +848,12 @@ class Outbox(Generic[E]):
     def _put(self, document: Document[E]) -> None:
         """Replace a document by one with the same events and place, but with other attempts."""
         before = self._document(document.place)
+        has_other_objects = (Kind.PLACE in map(_kind_of, (before, document))) and (
+            _kind_of(before) is not _kind_of(document)
+        )
+        if self._queues is not None and has_other_objects:
+            self._unindex(before)
+            self._index(document)
         self._batches[document.place[0]][document.place] = document
         self._count_special(_special([document]) - _special([before]))
 
@@ -958,6 +1014,10 @@ def _renames(document: Document[E], parts: Iterable[Document[E]]) -> bool:
     """
     known = _ids_of(document)
     return any(event.sent_id not in known for part in parts for event in part.events)
+
+
+def _kind_of(document: Document[Any]) -> Kind | None:
+    return None if document.attempts is None else document.attempts.kind
 
 
 def _special(documents: Iterable[Document[E]]) -> int:

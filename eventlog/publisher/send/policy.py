@@ -6,7 +6,7 @@ The outbox applies their results; nothing else decides anything.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -14,8 +14,15 @@ from eventlog.core.clock import Random
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import SUCCESS, Answer, EventResult, Level
 
+LOST: Final = EventResult(Level.RETRY)
+"""The result of an event that the receiver has not answered."""
 EVERY: Final[Hashable] = ()
 """The object that stands for all objects: an event of it follows and precedes all other events."""
+
+
+def class_of(one: Hashable) -> Hashable:
+    """Return the class or table of an object, which is the object without its key."""
+    return one[:-1] if isinstance(one, tuple) else one
 
 
 class Sendable(Protocol):
@@ -52,6 +59,7 @@ class Kind(Enum):
     PARKED = "the receiver answered retry for all of its events"
     HALF = "it is a part of a refused document, and is sent at once"
     WITHHELD = "the classes of its events are unavailable"
+    PLACE = "the receiver's places for the classes of its events, such as queues, take nothing"
 
 
 class Attempts(NamedTuple):
@@ -99,8 +107,11 @@ class Document(NamedTuple, Generic[E]):
 
     @property
     def objects(self) -> frozenset[Hashable]:
-        """The objects of its events."""
-        return frozenset(one for event in self.events for one in event.queues)
+        """The objects of its events, and their classes if it waits for a place."""
+        objects = frozenset(one for event in self.events for one in event.queues)
+        if self.attempts is not None and self.attempts.kind is Kind.PLACE:
+            return objects.union(map(class_of, objects))
+        return objects
 
 
 class Rules(NamedTuple):
@@ -165,20 +176,26 @@ class Judged(NamedTuple, Generic[E]):
     fatal: str | None = None
     """The message of an event that got *fatal*, None if there is none."""
 
+    @property
+    def place(self) -> str:
+        """The place that an event waits for, empty if no event waits for a place."""
+        return next((result.place for result, _ in self.retried if result.place), "")
 
-def judge(events: Sequence[E], answer: Answer) -> Judged[E]:
+
+def judge(events: Sequence[E], answer: Answer, waiting: set[Hashable] | None = None) -> Judged[E]:
     """Decide for each event which result it has, or that it is sent again.
 
     An event after a retry of its object is sent again, too, since the later event must not get a
     final answer before the earlier event. The receiver may have applied the later event, so this
-    event gets a new event-id (7.4).
+    event gets a new event-id (7.4). ``waiting`` are the objects of earlier events that are sent
+    again; the objects of these events are added.
     """
     if not answer.results and answer.general is None:  # one result for all events
         return Judged([(SUCCESS, events)])
     answered: dict[EventResult, list[E]] = {}
     again: list[E] = []
     unsettled: list[tuple[EventResult, E]] = []
-    waiting: set[Hashable] = set()
+    waiting = set() if waiting is None else waiting
     for event in events:
         result = answer.result(event.sent_id)
         is_retry = result.level is Level.RETRY
@@ -191,6 +208,12 @@ def judge(events: Sequence[E], answer: Answer) -> Judged[E]:
     retried = [one for one in unsettled if one[0].level is Level.RETRY]
     fatal = [one.message or "no message" for one in answered if one.level is Level.FATAL]
     return Judged(list(answered.items()), again, unsettled, retried, next(iter(fatal), None))
+
+
+def partial_answer(events: Iterable[E], answered: Mapping[str, EventResult]) -> Answer:
+    """Return the answer to events of which the receiver has ``answered`` some before it failed."""
+    final = {name: one for name, one in answered.items() if one.level < Level.RETRY}
+    return Answer({one.sent_id: final.get(one.sent_id, LOST) for one in events})
 
 
 def has_letter(result: EventResult) -> bool:
@@ -224,14 +247,14 @@ def refusal(events: Sequence[Any], answer: Answer) -> str | None:
     return answer.in_short or "the receiver refuses it"
 
 
-def parked(
-    document: Document[E], again: Sequence[E], answer: str, now: float, rules: Rules
-) -> Document[E]:
-    """Return what is left of a document: these events, which got *retry* and wait for the back-off.
+def parked(document: Document[E], judged: Judged[E], now: float, rules: Rules) -> Document[E]:
+    """Return what is left of a document: the events that got *retry*, which wait for the back-off.
     If these are all events of the document, it keeps its number.
     """
-    retries = document.retries + 1
-    attempts = Attempts(Kind.PARKED, retries, answer, now + rules.back_off(retries))
+    retries, again = document.retries + 1, judged.again
+    kind = Kind.PLACE if judged.place else Kind.PARKED
+    answer = judged.unsettled[0][0].message
+    attempts = Attempts(kind, retries, answer, now + rules.back_off(retries))
     return document._replace(events=again, attempts=attempts, retries=retries)
 
 
@@ -416,7 +439,7 @@ def parked_count(document: Document[Any], answers: int) -> int:
     the document counts as one object, since one event is the cause (8.4).
     """
     attempts = document.attempts
-    if attempts is None or attempts.kind in (Kind.HALF, Kind.WITHHELD):
+    if attempts is None or attempts.kind in (Kind.HALF, Kind.WITHHELD, Kind.PLACE):
         return 0
     if attempts.kind is Kind.SUSPECT:
         return int(attempts.run > 0 and attempts.at < answers)

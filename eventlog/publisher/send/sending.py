@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple
 
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.errors import FatalAnswer, ReceiverUnavailable
+from eventlog.core.clock import monotonic
+from eventlog.errors import FatalAnswer, ReceiverUnavailable, number_of
 from eventlog.model import SUCCESS, Document, EventResult, Level
 from eventlog.publisher.context.context import Counters
-from eventlog.publisher.send.outbox import Mark
+from eventlog.publisher.send.outbox import Mark, Outbox
 from eventlog.publisher.send.policy import E
 from eventlog.publisher.sinks import Sink
 
@@ -98,8 +99,58 @@ def why_refused(result: EventResult) -> str:
     return result.message or f"the receiver answered {result.level.name.lower()}"
 
 
-def as_flushed(
-    marks: Iterable[Mark[E]], refused: Mapping[str, EventResult] | None, counters: Counters
+class Flushed(NamedTuple, Generic[E]):
+    """What a flush has shown."""
+
+    marks: Sequence[Mark[E]]
+    """The events with a final result."""
+    lost: ReceiverUnavailable | None = None
+    """The failure after which only some events are confirmed, to be raised once these are marked.
+    """
+
+
+def flushed(sink: Sink, outbox: Outbox[E], counters: Counters) -> Flushed[E]:
+    """Flush the sink, and put the events back into the outbox that the receiver does not have.
+    Raises ReceiverUnavailable if it has none of them.
+    """
+    lost = None
+    try:
+        results = sink.flush() or {}
+    except ReceiverUnavailable as failure:
+        if not failure.answered:
+            raise
+        lost, results = failure, failure.answered
+    if lost is not None or any(one.level is Level.RETRY for one in results.values()):
+        outbox.confirm(results, monotonic(), is_lost=lost is not None)
+        waiting = [one for one in results.values() if one.place]
+        marks = list(_as_flushed(outbox.take_marks(), results, counters))
+        log_places(waiting, sum(len(mark.events) for mark in marks), is_news=True)
+        return Flushed(marks, lost)
+    return Flushed(list(_as_flushed(outbox.take_marks(), results, counters)))
+
+
+def log_places(waiting: Iterable[EventResult], taken: int, *, is_news: bool) -> None:
+    """Log how many events a receiver has taken, and what waits for each place; a warning if it is
+    news.
+    """
+    found: dict[str, list[str]] = {}
+    for one in waiting:
+        found.setdefault(one.place, []).append(one.message)
+    for place, messages in found.items():
+        _log.log(
+            logging.WARNING if is_news else logging.INFO,
+            "%s takes nothing: %s and later events of the same class wait; the receiver has taken "
+            "%s: %s",
+            place,
+            number_of(len(messages), "event"),
+            number_of(taken, "other event"),
+            messages[0],
+            extra={"code": ReceiverUnavailable.code},
+        )
+
+
+def _as_flushed(
+    marks: Iterable[Mark[E]], refused: Mapping[str, EventResult], counters: Counters
 ) -> Iterator[Mark[E]]:
     """Yield the results of events after a flush.
 

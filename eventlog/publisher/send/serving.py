@@ -20,7 +20,7 @@ from eventlog.publisher.context.observer import OutboxDocument, ParkedObject
 from eventlog.publisher.feeds.queue import max_retries
 from eventlog.publisher.send.outbox import Do, Outbox, Settled, Step
 from eventlog.publisher.send.policy import Document, E, Judged, Kind, Rules, judge, refusal
-from eventlog.publisher.send.sending import CycleRepeats, Delivered, DeliveryResult
+from eventlog.publisher.send.sending import CycleRepeats, Delivered, DeliveryResult, log_places
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -204,6 +204,9 @@ class Sender(Generic[E]):
         self, document: Document[E], settled: Settled[E], failure: ReceiverUnavailable
     ) -> None:
         first = document.events[0].sent_id
+        if settled.judged is not None:
+            self._count(settled.judged)
+            self._note_taken(document, settled.judged)
         if settled.is_isolated:
             _log.warning(
                 "the receiver fails again for the document of %s from event %s on, and has "
@@ -241,7 +244,7 @@ class Sender(Generic[E]):
             _log.info("document %d is sent in halves: %s", document.number, why, extra=where)
         if settled.judged is not None:
             self._count(settled.judged)
-            self._note_judged(settled, settled.judged, answer, where)
+            self._note_judged(document, settled, answer, where)
 
     def _count(self, judged: Judged[E]) -> None:
         for result, events in judged.answered:
@@ -251,9 +254,19 @@ class Sender(Generic[E]):
             self._counters.count_answers(result.level, 1)
         self._counters.events_sent += len(judged.unsettled)
 
+    def _note_taken(self, document: Document[E], judged: Judged[E]) -> None:
+        """Log how many events of a document were taken, and what waits where."""
+        taken = len(document.events) - len(judged.again)
+        if judged.place:
+            log_places((one for one, _ in judged.retried), taken, is_news=not document.retries)
+        else:
+            _log.info("the receiver answered %s before it failed", number_of(taken, "event"))
+
     def _note_judged(
-        self, settled: Settled[E], judged: Judged[E], answer: Answer, where: dict[str, int]
+        self, document: Document[E], settled: Settled[E], answer: Answer, where: dict[str, int]
     ) -> None:
+        judged = settled.judged
+        assert judged is not None
         if judged.fatal is not None:
             self._ended = Delivered(DeliveryResult.FATAL, judged.fatal)
             return
@@ -266,7 +279,10 @@ class Sender(Generic[E]):
                 f"{again} ({result.message})" if result.message else again,
                 in_short=f"{again} ({answer.in_short})" if answer.in_short else again,
             )
-        if settled.is_pause:
+        if judged.place:
+            self._feed.lost()  # a description of a class that the place did not take
+            self._note_taken(document, judged)
+        if settled.is_pause or judged.place:
             return
         known: set[object] = set()
         for result, event in retried:

@@ -5,7 +5,7 @@ connection.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from eventlog.publisher.ledger.ledger import QueueScan
 from eventlog.publisher.send.database_clock import DatabaseClock
 from eventlog.publisher.send.letter_sender import LetterSender
 from eventlog.publisher.send.outbox import Outbox
+from eventlog.publisher.send.policy import class_of
 from eventlog.publisher.send.sending import STOPPED, Delivered, DeliveryResult
 from eventlog.publisher.send.serving import parked_objects
 from eventlog.publisher.sinks import Sink
@@ -36,9 +37,9 @@ _log = logging.getLogger("eventlog.publisher")
 
 
 class PassedOver:
-    """The objects whose rows a scan leaves in the queue: objects that wait in the outbox, and
-    objects that have become free since. Earlier rows of a free object may be before the rest of the
-    scan, so the object waits for the next scan.
+    """The objects whose rows a scan leaves in the queue: objects that wait in the outbox, the
+    objects of classes that wait there, and objects that have become free since. Earlier rows of a
+    free object may be before the rest of the scan, so the object waits for the next scan.
     """
 
     __slots__ = ("_objects", "_outbox")
@@ -50,11 +51,13 @@ class PassedOver:
     def __bool__(self) -> bool:
         return bool(self._objects) or self._outbox.has_waiting
 
-    def __contains__(self, one: object) -> bool:
-        if one not in self._outbox:
-            return one in self._objects
-        self._objects.add(one)
-        return True
+    def __contains__(self, one: Hashable) -> bool:
+        # A million objects of a class that waits are one entry.
+        for each in (class_of(one), one):
+            if each in self._outbox:
+                self._objects.add(each)
+                return True
+        return one in self._objects or class_of(one) in self._objects
 
     @property
     def has_free(self) -> bool:

@@ -83,7 +83,12 @@ class Sink(ABC):
     ``flush``, which makes it durable and is called before rows are marked. ``flush`` raises
     ReceiverUnavailable if answered documents were lost, even if ``send`` has raised it for this
     reason before. If a sink learns only at ``flush`` that an event is finally refused, it returns
-    the event-id with a result of level error, which replaces the answer.
+    the event-id with a result of level error, which replaces the answer. A sink without
+    ``takes_several`` may also return retry at ``flush``.
+
+    A receiver may take some events of a document only. For the others the answer has retry, with
+    the ``place`` that takes nothing. A ReceiverUnavailable has the results of the events that were
+    answered before, in ``answered``.
     """
 
     name: ClassVar[str]

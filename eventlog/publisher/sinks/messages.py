@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypeAlias
 from urllib.parse import SplitResult, quote, urlsplit
 
 from eventlog.core.extras import install_command
 from eventlog.errors import ConfigError, ReceiverUnavailable, Reply
-from eventlog.model import Answer, Document, EventResult, KafkaRecord, Level
+from eventlog.model import SUCCESS, Answer, Document, EventResult, KafkaRecord, Level
 from eventlog.publisher.sinks import NetworkSink, Opening
 
 _OPTION: Final = re.compile(r"\b(sink\.[a-z_]+|EVENTLOG_SINK_)")
@@ -137,19 +138,21 @@ def messages_of(event_id: str, records: Sequence[KafkaRecord], nonce: str = "") 
 
 
 def rounds(messages: Iterable[Message], most: int = 1000) -> Iterator[list[Message]]:
-    """Yield the messages in their order, in rounds. A round has at most one message of each object,
-    so its messages can be sent together: a failure does not change the order within an object.
+    """Yield the messages in their order, in rounds. A round has at most one message of each object
+    and of each event, so its messages can be sent together: a failure does not change the order
+    within an object, and an event whose description fails is not sent.
 
     ``most`` is the greatest number of messages in a round.
     """
     together: list[Message] = []
-    objects: set[object] = set()
+    known: set[object] = set()
     for message in messages:
-        if message.object_id in objects or len(together) == most:
+        own = {message.object_id, message.event_id or len(together)}
+        if not known.isdisjoint(own) or len(together) == most:
             yield together
-            together, objects = [], set()
+            together, known = [], set()
         together.append(message)
-        objects.add(message.object_id)
+        known |= own
     if together:
         yield together
 
@@ -165,6 +168,10 @@ class MessageSink(NetworkSink):
     # bindings of all these protocols read alike.
     takes_records = True
     span_kind = "PRODUCER"
+    at_once: ClassVar[int] = 256
+    """The maximum number of messages that wait for their confirmation."""
+    has_one_place = True
+    """True if all messages go to one place, whatever their topics."""
 
     @abstractmethod
     def __init__(self, options: Any) -> None:
@@ -202,11 +209,14 @@ class MessageSink(NetworkSink):
         """
 
     @abstractmethod
-    def deliver(self, messages: Sequence[Message]) -> Mapping[str, EventResult]:
-        """Send messages in their order, and wait until they are confirmed. Return the errors of
-        events that the server refuses and would refuse again, by event-id. Raises
-        ReceiverUnavailable.
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+        """Send the messages of a round, and wait until they are confirmed. Return the outcome of
+        each. Raises ReceiverUnavailable if the server has confirmed none of them.
         """
+
+    def rounds(self, messages: Sequence[Message]) -> Iterable[Sequence[Message]]:
+        """Return the messages in the rounds in which they are delivered."""
+        return rounds(messages, self.at_once)
 
     def size(self, message: Message) -> int:
         """Return how many bytes of a message count towards the limit."""
@@ -215,13 +225,15 @@ class MessageSink(NetworkSink):
         )
 
     def send(self, document: Document) -> Answer:
-        """Send the messages of a document.
+        """Send the messages of a document. What the server has confirmed is a success of its
+        events. An event whose place takes nothing gets *retry* with the place.
 
-        Raises ReceiverUnavailable.
+        Raises ReceiverUnavailable, with the results of the events that were answered before. This
+        includes a place that takes nothing if the sink has no other place.
         """
         if not document.event_ids:  # a heartbeat, which only some formats have
             lines = document.body.split(b"\n")[:-1]
-            self.deliver([Message("", "", None, None, line, ()) for line in lines])
+            self._deliver([Message("", "", None, None, line, ()) for line in lines], {})
             return Answer()
         most, setting = self.limit()
         refused: dict[str, EventResult] = {}
@@ -239,7 +251,49 @@ class MessageSink(NetworkSink):
                 )
             else:
                 accepted += messages
-        return Answer(refused | dict(self.deliver(accepted)))
+        return Answer(self._deliver(accepted, refused))
+
+    def _deliver(
+        self, messages: Sequence[Message], results: dict[str, EventResult]
+    ) -> dict[str, EventResult]:
+        """Send messages, and return ``results`` with the results of the events that were not taken.
+        After a message that was not taken, no later message of its object is sent.
+        """
+        left = Counter(one.event_id for one in messages)
+        waiting: dict[object, EventResult] = {}
+        for together in self.rounds(messages):
+            ready = []
+            for one in together:
+                before = waiting.get(one.object_id) or results.get(one.event_id)
+                if before is None:
+                    ready.append(one)
+                elif before.level is Level.RETRY:
+                    waiting[one.object_id] = results[one.event_id] = before
+            failure = None
+            for one, outcome in zip(ready, self._outcomes(ready), strict=True):
+                if outcome is None:
+                    left[one.event_id] -= 1
+                elif isinstance(outcome, EventResult):
+                    results[one.event_id] = outcome
+                elif isinstance(outcome, PlaceWaits) and one.topic and not self.has_one_place:
+                    waits = EventResult(Level.RETRY, str(outcome), place=one.topic)
+                    waiting[one.object_id] = results[one.event_id] = waits
+                else:
+                    failure = failure or outcome
+            if failure is not None:
+                failure.answered = {
+                    event_id: results.get(event_id, SUCCESS)
+                    for event_id, count in left.items()
+                    if event_id in results or not count
+                }
+                raise failure
+        return results
+
+    def _outcomes(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+        try:
+            return self.deliver(messages) if messages else ()
+        except ReceiverUnavailable as failure:
+            return [failure] * len(messages)
 
 
 def in_one_line(text: object) -> str:
@@ -287,11 +341,23 @@ class Refused(ReceiverUnavailable):
     """A server that is there, but refuses the client, its credentials or a command."""
 
 
+class PlaceWaits(Refused):
+    """A place, such as a queue, that takes no message now: it does not exist, it is full, or the
+    user may not write to it.
+    """
+
+
+Outcome: TypeAlias = EventResult | ReceiverUnavailable | None
+"""The outcome of a message: None if the server has confirmed it, the error of its event if the
+server would refuse it again, or why it is not confirmed.
+"""
+
+
 def unavailable(
     place: str,
     why: str,
     advice: str = "",
-    kind: type[ReceiverUnavailable] = ReceiverUnavailable,
+    kind: Callable[..., ReceiverUnavailable] = ReceiverUnavailable,
     reply: Reply | None = None,
 ) -> ReceiverUnavailable:
     """Return the error of a server at ``place``. ``why`` may quote the server, but has no secret.

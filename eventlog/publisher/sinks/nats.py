@@ -7,7 +7,7 @@ the publisher waits for the database.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ from eventlog.config.kafka import ALLOW_PLAIN, PASSWORD, USER
 from eventlog.core.clock import start_thread
 from eventlog.core.options import PATH, TEXT, WEB_URL, option, shared, toml
 from eventlog.errors import ConfigError, ReceiverUnavailable, Reply
-from eventlog.model import EventResult
 from eventlog.publisher.sinks import CA_FILE, CLIENT_CERTIFICATE, CLIENT_KEY, TIMEOUT, TOKEN
 from eventlog.publisher.sinks.messages import (
     DEFAULT_PLACE,
     Message,
     MessageSink,
+    Outcome,
+    PlaceWaits,
     Refused,
     ServerUrl,
     header_text,
     in_one_line,
     lacks_client,
-    rounds,
     too_large,
     unavailable,
     unreachable,
@@ -38,9 +38,6 @@ from eventlog.publisher.sinks.messages import (
 
 if TYPE_CHECKING:
     import asyncio
-
-_AT_ONCE: Final = 256
-"""The maximum number of messages that wait for their confirmation."""
 
 _MESSAGE_TOO_LARGE: Final = 10054
 _FULL: Final = (10077, 10047, 10023)
@@ -157,6 +154,7 @@ class NatsSink(MessageSink):
         self._nats: Any = nats
         self._asyncio: Any = asyncio
         self._options, self._shown = options, options.nats_url
+        self.has_one_place = options.subject is not None
         self._tls, self._new_client = None, self._nats.NATS
         if _URL.is_secure(_servers(options.nats_url)):
             from eventlog.transport.tls import tls_context
@@ -170,6 +168,9 @@ class NatsSink(MessageSink):
         self._client: Any = None  # None = not connected
         self._failed: asyncio.Future[None] | None = None
         """The failure of the connection, which no answer reports."""
+        self._sending: list[tuple[Message, asyncio.Task[Any]]] = []
+        self._denied: dict[str, BaseException | None] = {}
+        """The errors of subjects in small letters to which the user may not publish."""
 
     def found(self) -> str:
         stream = self._run(self._stream_of(self._options.subject or DEFAULT_PLACE))
@@ -184,11 +185,8 @@ class NatsSink(MessageSink):
         lines = sum(len(name) + len(value) + len(": \r\n") for name, value in headers)
         return len(b"NATS/1.0\r\n\r\n") + lines + len(message.body)
 
-    def deliver(self, messages: Sequence[Message]) -> Mapping[str, EventResult]:
-        refused: dict[str, EventResult] = {}
-        for together in rounds(messages, _AT_ONCE):
-            refused |= self._run(self._publish(together))
-        return refused
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+        return self._run(self._publish(messages))
 
     def close(self) -> None:
         if self._loop.is_closed():
@@ -260,45 +258,59 @@ class NatsSink(MessageSink):
             await self._asyncio.wait_for(client.close(), _TO_CLOSE)
 
     async def _note(self, error: Exception | None = None) -> None:
-        """Record an error of the connection."""
+        """Record an error of the connection, or of a subject to which the user may not publish."""
+        if (forbidden := _FORBIDDEN.search(str(error))) is not None:
+            subject = forbidden[1].lower()  # as the client writes it
+            self._denied[subject] = error
+            for message, task in self._sending:
+                if self._subject(message).lower() == subject:
+                    task.cancel()
+            return
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(error or ConnectionError("the connection ended"))
             self._failed.exception()  # read, so that nothing reports it as forgotten
 
-    async def _publish(self, messages: Sequence[Message]) -> dict[str, EventResult]:
-        """Send messages together. Return the errors of refused events."""
+    async def _publish(self, messages: Sequence[Message]) -> list[Outcome]:
+        """Send messages together. Return the outcome of each."""
         stream = (await self._connected()).jetstream(timeout=self._options.timeout)
         assert self._failed is not None
-        answers: asyncio.Future[list[Any]] = self._asyncio.gather(
-            *(
-                stream.publish(
-                    self._subject(message),
-                    message.body,
-                    headers=_headers(message),
-                )
-                for message in messages
-            ),
-            return_exceptions=True,
-        )
+        self._denied = {}
+        self._sending = [
+            (
+                message,
+                self._loop.create_task(
+                    stream.publish(self._subject(message), message.body, headers=_headers(message))
+                ),
+            )
+            for message in messages
+        ]
+        tasks = [task for _, task in self._sending]
+        answers: asyncio.Future[list[Any]] = self._asyncio.gather(*tasks, return_exceptions=True)
         waited: set[asyncio.Future[Any]] = {answers, self._failed}
         await self._asyncio.wait(waited, return_when=self._asyncio.FIRST_COMPLETED)
-        if not answers.done():
-            answers.cancel()
-            with suppress(self._asyncio.CancelledError):
-                await answers
-            failure = self._failed.exception()
+        failure = None if answers.done() else self._failed.exception()
+        for task in tasks:
+            task.cancel()  # without effect on those that are done
+        outcomes = [
+            self._outcome(message, answer, failure)
+            for message, answer in zip(messages, await answers, strict=True)
+        ]
+        broken = [one for one in outcomes if isinstance(one, ReceiverUnavailable)]
+        if not all(isinstance(one, PlaceWaits) for one in broken):
             await self._disconnect()
-            raise self._error(failure) from None
-        refused: dict[str, EventResult] = {}
-        for message, answer in zip(messages, answers.result(), strict=True):
-            if getattr(answer, "err_code", None) == _MESSAGE_TOO_LARGE:
-                refused[message.event_id] = too_large(
-                    "the stream takes no message of this size (max_msg_size)"
-                )
-            elif isinstance(answer, BaseException):
-                await self._disconnect()
-                raise self._error(answer, self._subject(message)) from None
-        return refused
+        return outcomes
+
+    def _outcome(self, message: Message, answer: object, failure: BaseException | None) -> Outcome:
+        """Return the outcome of a message for an answer, or for the ``failure`` of the connection
+        if there is no answer.
+        """
+        if not isinstance(answer, BaseException):
+            return None
+        if getattr(answer, "err_code", None) == _MESSAGE_TOO_LARGE:
+            return too_large("the stream takes no message of this size (max_msg_size)")
+        if isinstance(answer, self._asyncio.CancelledError):
+            answer = self._denied.get(self._subject(message).lower(), failure)
+        return self._error(answer, self._subject(message))
 
     def _subject(self, message: Message) -> str:
         """Return the subject of a message. Characters of a topic that a subject cannot have become
@@ -328,12 +340,18 @@ class NatsSink(MessageSink):
         message that has the error; empty for an error of the connection.
         """
         errors, stream_errors = self._nats.errors, self._nats.js.errors
-        if (forbidden := _FORBIDDEN.search(_words(error))) is not None:
+        forbidden = _FORBIDDEN.search(_words(error))
+        if forbidden is not None and subject.lower() != forbidden[1].lower():
             subject = forbidden[1]
         subject = subject or self._options.subject or DEFAULT_PLACE
         text, lower = _words(error), _words(error).lower()
         code = getattr(error, "err_code", None)
         reply = Reply.in_words(str(code or ""), " ".join(str(error or "").split()))
+        is_of_place = (
+            isinstance(error, stream_errors.NoStreamResponseError)
+            or forbidden is not None
+            or code in _FULL
+        )
         if isinstance(error, stream_errors.NoStreamResponseError):
             text = f"no stream takes the subject {subject}"
             advice = (
@@ -366,7 +384,8 @@ class NatsSink(MessageSink):
             advice = ""
         else:
             return unreachable(self._shown, text, "nats_url")
-        return unavailable(self._shown, text, advice, Refused, reply)
+        kind = PlaceWaits if is_of_place else Refused
+        return unavailable(self._shown, text, advice, kind, reply)
 
 
 def _servers(urls: str) -> list[str]:

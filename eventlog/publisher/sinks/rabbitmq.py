@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -21,24 +22,21 @@ from eventlog.config.kafka import ALLOW_PLAIN, PASSWORD, USER
 from eventlog.core.clock import start_thread
 from eventlog.core.options import MANY, TEXT, WEB_URL, integer, option, shared
 from eventlog.errors import ReceiverUnavailable, Reply
-from eventlog.model import EventResult
 from eventlog.publisher.sinks import CA_FILE, CLIENT_CERTIFICATE, CLIENT_KEY, TIMEOUT
 from eventlog.publisher.sinks.messages import (
     DEFAULT_PLACE,
     Message,
     MessageSink,
+    Outcome,
+    PlaceWaits,
     Refused,
     ServerUrl,
     in_one_line,
     lacks_client,
-    rounds,
     too_large,
     unavailable,
     unreachable,
 )
-
-_AT_ONCE: Final = 256
-"""The maximum number of messages that wait for their confirmation."""
 
 _LONGEST_ID: Final = 255
 """The maximum number of bytes of a short text of AMQP."""
@@ -46,6 +44,7 @@ _LONGEST_ID: Final = 255
 _MAX_SIZE: Final = re.compile(r"larger than (?:configured )?max size\D*([0-9]+)")
 _NAME: Final = re.compile("^[A-Z_]+")
 """The name of an error at the beginning of its text, such as ``NOT_FOUND - no queue 'x'``."""
+_TOPIC: Final = re.compile(r"access to topic '(.*?)' in exchange")
 _PATIENCE: Final = 2.0
 
 
@@ -126,6 +125,7 @@ class RabbitSink(MessageSink):
         assert options.amqp_url is not None
         self._pika: Any = pika
         self._options, self._shown = options, options.amqp_url
+        self.has_one_place = options.routing_key is not None
         # The client logs each failed connection with all its steps; ours has the reason.
         client_log = logging.getLogger("pika")
         if client_log.level == logging.NOTSET:
@@ -163,19 +163,31 @@ class RabbitSink(MessageSink):
     def size(self, message: Message) -> int:
         return len(message.body)
 
-    def deliver(self, messages: Sequence[Message]) -> Mapping[str, EventResult]:
-        refused: dict[str, EventResult] = {}
-        for together in rounds(messages, _AT_ONCE):
-            try:
-                self._publish(together)
-            except _TooLarge as error:
-                # The server has a lower limit than the option, which it only now reports.
-                self._most = min(self._most, error.most)
-                why = too_large(f"the server takes {self._most} bytes (max_message_size)")
-                large = {one.event_id: why for one in together if self.size(one) > self._most}
-                self._publish([one for one in together if one.event_id not in large])
-                refused |= large
-        return refused
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+        outcomes: dict[int, Outcome] = {}
+        while left := [at for at in range(len(messages)) if at not in outcomes]:
+            answered, failure = self._publish([messages[at] for at in left])
+            outcomes |= {left[at]: outcome for at, outcome in answered.items()}
+            if failure is None:
+                continue
+            # If the server has closed the channel because of some messages, the others are sent
+            # again, as far as they are not confirmed.
+            left = [at for at in left if at not in outcomes]
+            causes = {at: self._cause(messages[at], failure) for at in left}
+            found = {at: outcome for at, outcome in causes.items() if outcome is not None}
+            outcomes |= found or dict.fromkeys(left, failure)
+        return [outcomes[at] for at in range(len(messages))]
+
+    def _cause(self, message: Message, failure: ReceiverUnavailable) -> Outcome:
+        """Return the outcome of a message that has caused a failure, None for another message."""
+        if isinstance(failure, _TooLarge):
+            # The server has a lower limit than the option, which it only now reports.
+            self._most = min(self._most, failure.most)
+            if self.size(message) > self._most:
+                return too_large(f"the server takes {self._most} bytes (max_message_size)")
+        if isinstance(failure, _TopicRefused) and self._routing_key(message) == failure.routing_key:
+            return failure
+        return None
 
     def close(self) -> None:
         session, self._session = self._session, None
@@ -195,38 +207,48 @@ class RabbitSink(MessageSink):
             self._session = session
         return self._session
 
-    def _publish(self, messages: Sequence[Message]) -> None:
-        """Publish messages, and wait for their confirmations. Raises ReceiverUnavailable."""
-        if not messages:
-            return
+    def _publish(
+        self, messages: Sequence[Message]
+    ) -> tuple[Mapping[int, Outcome], ReceiverUnavailable | None]:
+        """Publish messages, and wait for their confirmations. Return the outcomes of the messages
+        that were answered, by their position, and the failure if there are others. Raises
+        ReceiverUnavailable.
+        """
         session, exchange = self._connected(), self._options.exchange or ""
         outgoing = [
             (exchange, self._routing_key(one), one.body, _properties(self._pika, one))
             for one in messages
         ]
+        answer, failure = session.publish(outgoing), None
         try:
-            answer = session.publish(outgoing).result(self._options.timeout)
+            answer.done.result(self._options.timeout)
         except Exception as error:
             blocked = session.is_blocked
             self.close()
-            raise self._error(error, self._routing_key(messages[0]), is_blocked=blocked) from None
-        if answer.returned:
-            code, text, routing_key = answer.returned[0]
-            raise unavailable(
-                self._shown,
-                f"no queue takes a message with routing key {routing_key} ({code} {text})",
-                self._make_queue(routing_key),
-                Refused,
-                Reply.in_words(f"{code} {text}", f"returned, routing key {routing_key}"),
-            )
-        if answer.is_refused:
-            raise unavailable(
-                self._shown,
-                "a queue has refused a message",
-                "see whether a queue is full (overflow = reject-publish) or its node is down",
-                Refused,
-                Reply("basic.nack"),
-            )
+            routing_key = self._routing_key(messages[0])
+            failure = self._error(error, routing_key, is_blocked=blocked)
+        returned = {at: self._returned(*found) for at, found in answer.returned.items()}
+        refused = dict.fromkeys(answer.refused, self._nacked())
+        confirmed: dict[int, Outcome] = dict.fromkeys(answer.confirmed)
+        return confirmed | refused | returned, failure
+
+    def _returned(self, code: int, text: str, routing_key: str) -> ReceiverUnavailable:
+        return unavailable(
+            self._shown,
+            f"no queue takes a message with routing key {routing_key} ({code} {text})",
+            self._make_queue(routing_key),
+            PlaceWaits,
+            Reply.in_words(f"{code} {text}", f"returned, routing key {routing_key}"),
+        )
+
+    def _nacked(self) -> ReceiverUnavailable:
+        return unavailable(
+            self._shown,
+            "a queue has refused a message",
+            "see whether a queue is full (overflow = reject-publish) or its node is down",
+            PlaceWaits,
+            Reply("basic.nack"),
+        )
 
     def _routing_key(self, message: Message) -> str:
         return self._options.routing_key or message.topic or DEFAULT_PLACE
@@ -267,6 +289,9 @@ class RabbitSink(MessageSink):
         exchange = self._options.exchange
         if (largest := _MAX_SIZE.search(text)) is not None:
             return _TooLarge(self._shown, text, int(largest[1]))
+        kind: Callable[..., ReceiverUnavailable] = Refused
+        if (topic := _TOPIC.search(text)) is not None:
+            kind = partial(_TopicRefused, routing_key=topic[1])
         if is_blocked:
             text, advice = (
                 "the server takes no messages, because its memory or disk is short",
@@ -299,7 +324,7 @@ class RabbitSink(MessageSink):
             return unavailable(self._shown, text, "check the server's log and its disk")
         else:
             return unreachable(self._shown, text or type(found).__name__, "amqp_url")
-        return unavailable(self._shown, text, advice, Refused, reply)
+        return unavailable(self._shown, text, advice, kind, reply)
 
 
 class _TooLarge(ReceiverUnavailable):
@@ -311,14 +336,24 @@ class _TooLarge(ReceiverUnavailable):
         self.most = most
 
 
-class _Answer:
-    """What the server has answered to messages."""
+class _TopicRefused(PlaceWaits):
+    """A server that has closed the channel because the user may not write to a routing key."""
 
-    def __init__(self, waiting: set[int]) -> None:
-        self.waiting = waiting  # the numbers of messages without a confirmation
-        self.returned: list[tuple[int, str, str]] = []  # code, text, routing key
-        self.is_refused = False
-        self.done: Future[_Answer] = Future()
+    def __init__(self, *words: str, routing_key: str, **more: Any) -> None:
+        super().__init__(*words, **more)
+        self.routing_key = routing_key
+
+
+class _Answer:
+    """What the server has answered to messages, by their positions."""
+
+    def __init__(self, messages: Sequence[tuple[str, str, bytes, Any]]) -> None:
+        self.positions = {one[-1].message_id: at for at, one in enumerate(messages)}
+        self.waiting: dict[int, int] = {}  # by number, the messages without a confirmation
+        self.confirmed: set[int] = set()
+        self.refused: set[int] = set()
+        self.returned: dict[int, tuple[int, str, str]] = {}  # code, text, routing key
+        self.done: Future[None] = Future()
 
 
 class _Session:
@@ -345,9 +380,9 @@ class _Session:
         self._loop = self._connection.ioloop
         self._thread = start_thread(self._loop.start, "rabbitmq")
 
-    def publish(self, messages: Sequence[tuple[str, str, bytes, Any]]) -> Future[_Answer]:
+    def publish(self, messages: Sequence[tuple[str, str, bytes, Any]]) -> _Answer:
         """Publish messages, each given as exchange, routing key, body and properties."""
-        answer = _Answer(set())
+        answer = _Answer(messages)
 
         def publish() -> None:
             if not self.is_open:
@@ -355,9 +390,9 @@ class _Session:
                 return
             self._answer = answer
             try:
-                for exchange, routing_key, body, properties in messages:
+                for at, (exchange, routing_key, body, properties) in enumerate(messages):
                     self._published += 1
-                    answer.waiting.add(self._published)
+                    answer.waiting[self._published] = at
                     self._channel.basic_publish(
                         exchange, routing_key, body, properties, mandatory=True
                     )
@@ -365,7 +400,7 @@ class _Session:
                 _fail(answer.done, error)
 
         self._loop.add_callback_threadsafe(publish)
-        return answer.done
+        return answer
 
     def find(self, kind: str, name: str) -> Future[None]:
         """Ask for a queue or an exchange; the future fails if it is not there."""
@@ -412,19 +447,23 @@ class _Session:
         self.opened.set_result(None)
 
     def _on_returned(self, _: Any, method: Any, properties: Any, body: bytes) -> None:
+        # The server returns a message before it confirms it.
         if self._answer is not None:
-            self._answer.returned.append((method.reply_code, method.reply_text, method.routing_key))
+            position = self._answer.positions[properties.message_id]
+            found = method.reply_code, method.reply_text, method.routing_key
+            self._answer.returned[position] = found
 
     def _on_confirmed(self, frame: Any) -> None:
         answer, method = self._answer, frame.method
         if answer is None:
             return
         tag = method.delivery_tag
-        confirmed = {one for one in answer.waiting if one <= tag} if method.multiple else {tag}
-        answer.waiting -= confirmed
-        answer.is_refused |= isinstance(method, self._pika.spec.Basic.Nack)
+        tags = [one for one in answer.waiting if one <= tag] if method.multiple else [tag]
+        is_refused = isinstance(method, self._pika.spec.Basic.Nack)
+        answered = answer.refused if is_refused else answer.confirmed
+        answered.update(answer.waiting.pop(one) for one in tags if one in answer.waiting)
         if not answer.waiting and not answer.done.done():
-            answer.done.set_result(answer)
+            answer.done.set_result(None)
 
     def _on_failed(self, _: Any, error: Exception | str) -> None:
         """Record that the connection or the channel has ended, or was not opened."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,13 @@ from urllib.parse import urlsplit
 from eventlog.config.kafka import ALLOW_PLAIN, PASSWORD, USER
 from eventlog.core.options import BOOLEAN, MANY, TEXT, WEB_URL, integer, option, shared
 from eventlog.errors import ReceiverUnavailable, Reply
-from eventlog.model import EventResult
 from eventlog.publisher.sinks import CA_FILE, CLIENT_CERTIFICATE, CLIENT_KEY, TIMEOUT
 from eventlog.publisher.sinks.messages import (
     DEFAULT_PLACE,
     Message,
     MessageSink,
+    Outcome,
+    PlaceWaits,
     Refused,
     ServerUrl,
     lacks_client,
@@ -48,6 +50,12 @@ _ADVICE: Final = {
     "LOADING": "wait until the server has loaded its data",
 }
 """What to do, by the error code of the server."""
+
+_OF_PLACE: Final = ("WRONGTYPE", "NOPERM")
+"""The error codes that may concern one stream."""
+
+_COMMAND: Final = re.compile("Command # ([0-9]+) ")
+"""The number of the command that the server has refused, in the client's message."""
 
 _CODES: Final = {
     "AuthenticationError": "WRONGPASS",
@@ -140,6 +148,7 @@ class RedisSink(MessageSink):
             raise lacks_client("redis", "redis") from None
         assert options.redis_url is not None
         self._redis, self._options, self._shown = redis, options, options.redis_url
+        self.has_one_place = options.stream is not None
         url = urlsplit(options.redis_url)
         tls: dict[str, Any] = {}
         if url.scheme == _URL.secure:
@@ -201,25 +210,48 @@ class RedisSink(MessageSink):
         # The limit concerns each value, and all others are small.
         return max(len(message.body), *(len(value) for _, value in message.named), 0)
 
-    def deliver(self, messages: Sequence[Message]) -> Mapping[str, EventResult]:
-        if not messages:
-            return {}
-        with self._failing():
-            pipeline = self._client.pipeline(transaction=True)
-            for message in messages:
-                pipeline.xadd(
-                    self._options.stream or message.topic or DEFAULT_PLACE,
-                    {**dict(message.named), "value": message.body},
-                    maxlen=self._options.max_length,
-                    approximate=True,
-                )
-            pipeline.execute()
+    def rounds(self, messages: Sequence[Message]) -> Iterable[Sequence[Message]]:
+        return (messages,)
+
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+        outcomes: dict[int, Outcome] = {}
+        while left := [at for at in range(len(messages)) if at not in outcomes]:
+            try:
+                outcomes |= zip(left, self._add([messages[at] for at in left]), strict=True)
+            except self._redis.ResponseError as error:
+                # The server has refused a command before EXEC, and so has added nothing.
+                found = _COMMAND.search(str(error))
+                failure = self._error(error)
+                if found is None or not isinstance(failure, PlaceWaits):
+                    raise failure from None
+                stream = self._stream_of(messages[left[int(found[1]) - 1]])
+                outcomes |= {at: failure for at in left if self._stream_of(messages[at]) == stream}
+        return [outcomes[at] for at in range(len(messages))]
+
+    def _stream_of(self, message: Message) -> str:
+        return self._options.stream or message.topic or DEFAULT_PLACE
+
+    def _add(self, messages: Sequence[Message]) -> list[Outcome]:
+        """Add the entries of messages in one transaction, and return the outcome of each: the
+        server goes on after a command that fails. Raises ReceiverUnavailable, and ResponseError if
+        no command was run.
+        """
+        pipeline = self._client.pipeline(transaction=True)
+        for message in messages:
+            pipeline.xadd(
+                self._stream_of(message),
+                {**dict(message.named), "value": message.body},
+                maxlen=self._options.max_length,
+                approximate=True,
+            )
+        with self._failing(but=self._redis.ResponseError):
+            results = pipeline.execute(raise_on_error=False)
         if self._written_on not in (0, _LOST, self._connections):
             self._written_on = _LOST
             raise self._lost()
         if self._written_on != _LOST:
             self._written_on = self._connections
-        return {}
+        return [self._error(one) if isinstance(one, Exception) else None for one in results]
 
     def flush(self) -> None:
         """Wait for replicas and disk, where that is configured. Raises ReceiverUnavailable."""
@@ -275,27 +307,36 @@ class RedisSink(MessageSink):
         return unavailable(self._shown, "the connection broke before the entries were confirmed")
 
     @contextmanager
-    def _failing(self) -> Iterator[None]:
+    def _failing(self, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
         """In the block, turn the errors of the client into ReceiverUnavailable, and the errors of
-        the server into ``Refused``.
+        the server into ``Refused``, ``but`` not these.
         """
         try:
             yield
         except self._redis.RedisError as error:
+            if isinstance(error, but):
+                raise
+            raise self._error(error) from None
+
+    def _error(self, error: Exception) -> ReceiverUnavailable:
+        """Return the sink's error for an error of the client."""
+        if not isinstance(error, self._redis.ResponseError):
             self._pool.disconnect()
-            # The client's errors of a pipeline quote the command, and so values.
-            words = " ".join(str(error).rpartition(" caused error: ")[2].split())
-            text, code = words[:200], _CODES.get(type(error).__name__, words.partition(" ")[0])
-            advice = _ADVICE.get(code, "")
-            if "WAITAOF" in text.upper() and code != "NOPERM":
-                advice = (
-                    "set appendonly yes on a server of Redis 7.2 or later, or remove sink.wait_disk"
-                )
-            answered = self._redis.ResponseError, self._redis.AuthenticationError
-            if advice or isinstance(error, answered):
-                reply = Reply.in_words(code if code.isupper() else "", words)
-                raise unavailable(self._shown, text, advice, Refused, reply) from None
-            raise unreachable(self._shown, text, "redis_url") from None
+        # The client's errors of a pipeline quote the command, and so values.
+        words = " ".join(str(error).rpartition(" caused error: ")[2].split())
+        text, code = words[:200], _CODES.get(type(error).__name__, words.partition(" ")[0])
+        advice = _ADVICE.get(code, "")
+        if "WAITAOF" in text.upper() and code != "NOPERM":
+            advice = (
+                "set appendonly yes on a server of Redis 7.2 or later, or remove sink.wait_disk"
+            )
+        answered = self._redis.ResponseError, self._redis.AuthenticationError
+        if advice or isinstance(error, answered):
+            reply = Reply.in_words(code if code.isupper() else "", words)
+            is_of_place = code in _OF_PLACE and "WAITAOF" not in text.upper()
+            kind = PlaceWaits if is_of_place else Refused
+            return unavailable(self._shown, text, advice, kind, reply)
+        return unreachable(self._shown, text, "redis_url")
 
 
 def _is_database(path: str) -> bool:

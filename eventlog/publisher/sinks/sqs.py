@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from eventlog.config.kafka import ALLOW_PLAIN
 from eventlog.core.clock import random_hex, sleep
 from eventlog.core.options import WEB_URL, option, shared
-from eventlog.errors import ConfigError, Reply
+from eventlog.errors import ConfigError, ReceiverUnavailable, Reply
 from eventlog.model import EventResult, Level
 from eventlog.publisher.sinks import (
     ACCESS_KEY,
@@ -29,11 +29,11 @@ from eventlog.publisher.sinks import (
 from eventlog.publisher.sinks.messages import (
     Message,
     MessageSink,
+    Outcome,
     Refused,
     header_text,
     in_one_line,
     lacks_client,
-    rounds,
     too_large,
     unavailable,
     unreachable,
@@ -114,6 +114,7 @@ class SqsSink(MessageSink):
     options = SqsOptions
     drops_repetitions = True
     needs = {"queue_url": "the URL of the queue"}  # noqa: RUF012 - read only
+    at_once = _IN_BATCH
     address = ("queue_url", "endpoint")
 
     @classmethod
@@ -182,43 +183,48 @@ class SqsSink(MessageSink):
     def size(self, message: Message) -> int:
         return _size(_entry(message))
 
-    def deliver(self, messages: Sequence[Message]) -> Mapping[str, EventResult]:
-        refused: dict[str, EventResult] = {}
-        # No batch has two messages of one object, so that a failure in it turns no order.
-        for together in rounds(messages, _IN_BATCH):
-            for batch in _batches(together, max(self._limit, _BATCH_BYTES)):
-                refused |= self._send(batch)
-        return refused
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+        outcomes: list[Outcome] = []
+        for batch in _batches(messages, max(self._limit, _BATCH_BYTES)):
+            try:
+                outcomes += self._send(batch)
+            except ReceiverUnavailable as failure:
+                return [*outcomes, *[failure] * (len(messages) - len(outcomes))]
+        return outcomes
 
     def close(self) -> None:
         self._client.close()
 
-    def _send(self, batch: Sequence[Message]) -> dict[str, EventResult]:
-        """Send a batch. Messages that fail are sent again before any later message. Return the
-        errors of refused events. Raises ReceiverUnavailable.
+    def _send(self, batch: Sequence[Message]) -> list[Outcome]:
+        """Send a batch, and return the outcome of each message. Messages that fail are sent again
+        before any later message. Raises ReceiverUnavailable if no message was sent.
         """
-        refused: dict[str, EventResult] = {}
-        left = {str(number): message for number, message in enumerate(batch)}
+        outcomes: list[Outcome] = [None] * len(batch)
+        left = list(range(len(batch)))
         for pause in (*_PAUSES, None):
-            entries = [{"Id": number, **_entry(message)} for number, message in left.items()]
-            with self._failing():
-                answer = self._client.send_message_batch(QueueUrl=self._url, Entries=entries)
-            failed = {one["Id"]: one for one in answer.get("Failed", ())}
-            confirmed = {one["Id"] for one in answer.get("Successful", ())}
-            if left.keys() - failed.keys() - confirmed:  # the answer was cut off
-                raise unavailable(self._shown, "the answer lacks the results of some messages")
-            for number, one in failed.items():
-                if one.get("SenderFault") and (error := _refusal(one)):
-                    refused[left[number].event_id] = error
-                elif one.get("SenderFault") or pause is None:
-                    raise self._error(str(one.get("Code")), str(one.get("Message", "")))
-            left = {
-                number: left[number] for number, one in failed.items() if not one.get("SenderFault")
-            }
-            if not left:
+            entries = [{"Id": str(at), **_entry(batch[at])} for at in left]
+            try:
+                with self._failing():
+                    answer = self._client.send_message_batch(QueueUrl=self._url, Entries=entries)
+            except ReceiverUnavailable as failure:
+                if len(left) == len(batch):
+                    raise
+                for at in left:
+                    outcomes[at] = failure
                 break
-            sleep(pause or 0.0)
-        return refused
+            failed = {int(one["Id"]): one for one in answer.get("Failed", ())}
+            for at, one in failed.items():
+                error = self._error(str(one.get("Code")), str(one.get("Message", "")))
+                outcomes[at] = (_refusal(one) if one.get("SenderFault") else None) or error
+            confirmed = {int(one["Id"]) for one in answer.get("Successful", ())}
+            cut_off = unavailable(self._shown, "the answer lacks the results of some messages")
+            for at in set(left) - failed.keys():
+                outcomes[at] = None if at in confirmed else cut_off
+            left = [at for at, one in failed.items() if not one.get("SenderFault")]
+            if not left or pause is None:
+                break
+            sleep(pause)
+        return outcomes
 
     def _attribute(self, name: str) -> str | None:
         """Return an attribute of the queue, None if the user may not read it. Raises
@@ -254,7 +260,7 @@ class SqsSink(MessageSink):
             advice = "check sink.queue_url, sink.endpoint and sink.region, and the network"
             raise unavailable(self._shown, in_one_line(error), advice) from None
 
-    def _error(self, code: str, text: str) -> Exception:
+    def _error(self, code: str, text: str) -> ReceiverUnavailable:
         """Return the error for an error code of AWS."""
         name = self._url.rpartition("/")[2]
         words, reply = f"{code}: {in_one_line(text)}", Reply.in_words(code, text)

@@ -24,7 +24,7 @@ from eventlog.publisher.ledger.delivery import Tried, new_nonce
 from eventlog.publisher.send.database_clock import resumed, rounds_of, tried_of
 from eventlog.publisher.send.outbox import Outbox, Settled
 from eventlog.publisher.send.policy import EVERY, Document, tries_at
-from eventlog.publisher.send.sending import as_flushed, why_refused
+from eventlog.publisher.send.sending import Flushed, flushed, why_refused
 from eventlog.publisher.send.serving import rules_of
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import Failure
@@ -230,8 +230,10 @@ class SourceFeed:
         Raises ReceiverUnavailable if the sink has lost answers.
         """
         self._saved_at, self._answered = monotonic(), 0
-        refused = self._sink.flush() if self.last_document_no else None
-        answered = list(as_flushed(self.outbox.take_marks(), refused, self._counters))
+        found = Flushed[PendingEvent](())
+        if self.last_document_no:
+            found = flushed(self._sink, self.outbox, self._counters)
+        answered = [*found.marks, *self.outbox.take_marks()]
         self.outbox.record()
         for result, events, document in answered:
             self._counters.count_rows(result.level, len(events))
@@ -272,6 +274,8 @@ class SourceFeed:
             self.last_document_no = 0
         self._fatal = []
         self.after_save()
+        if found.lost is not None:
+            raise found.lost
 
     def _moved(self) -> ReadPosition | None:
         """Move to the newest place before which every event is answered or recorded, and return
