@@ -91,6 +91,14 @@ _OF_THE_CLIENT: Final = frozenset({
 """The errors with which brokers refuse the client, or the client refuses brokers. The records of
 the client then only time out.
 """
+_OF_THE_TOPIC: Final = frozenset({
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_EXCEPTION,
+})  # fmt: skip
+"""The errors of a topic that takes no record, while others may."""
 _MAX_EPOCHS: Final = 30_000
 """The number of epochs that a producer id has in 15 bits. librdkafka does not check this limit."""
 
@@ -101,7 +109,9 @@ class KafkaUnavailable(EventlogError):
 
     ``name`` is librdkafka's name of the error, such as ``TOPIC_AUTHORIZATION_FAILED``. ``words`` is
     the text of the error, and ``topic`` the topic of the record that failed. Each is empty if it is
-    unknown.
+    unknown. ``is_of_topic`` is True if the topic takes no record. After a flush, ``failed`` has the
+    errors of the records that are not acknowledged, by number, where None = the record is refused
+    itself; ``failed`` is None if it is unknown which these are.
     """
 
     code = "kafka_unavailable"
@@ -111,6 +121,8 @@ class KafkaUnavailable(EventlogError):
         self.name = "" if error is None else str(error.name())
         self.words = "" if error is None else str(error.str())
         self.topic = topic
+        self.is_of_topic = error is not None and error.code() in _OF_THE_TOPIC
+        self.failed: Mapping[int, KafkaUnavailable | None] | None = None
 
 
 class RecordRefused(EventlogError):
@@ -233,8 +245,10 @@ class Transmitter:
                 producer.poll(0.05)
             except KafkaException as error:
                 self._sent -= 1
-                if error.args[0].code() not in _OF_THE_RECORD:
-                    self.close()
+                code = error.args[0].code()
+                if code not in _OF_THE_RECORD:
+                    if code not in _OF_THE_TOPIC:
+                        self.close()
                     raise KafkaUnavailable(
                         f"Kafka does not accept records: {error.args[0].str()}",
                         error.args[0],
@@ -268,7 +282,7 @@ class Transmitter:
 
         A refusal concerns the record itself (it is too large, or malformed), so sending it again
         would fail, too. Raises KafkaUnavailable if a record is not acknowledged for another reason.
-        All records are then abandoned, and none of them is sent later.
+        The records without acknowledgement are then abandoned, and none of them is sent later.
         """
         if self._producer is None or not self._sent:
             self._sent = 0
@@ -280,26 +294,39 @@ class Transmitter:
             error, topic = others[0] if others else (None, "")
             if error is None or error.code() == KafkaError._MSG_TIMED_OUT:
                 error = self._refused or error
-            self.abandon()
+            # If only topics take nothing, no record is left.
+            is_known = not left and all(one[0].code() in _OF_THE_TOPIC for one in others)
+            is_known = is_known or self.abandon()
             reason = (
                 f"{left} records are not acknowledged within {self._timeout:g} s"
                 if error is None
                 else error.str()
             )
-            raise KafkaUnavailable(f"Kafka has not accepted all records: {reason}", error, topic)
+            lost = _not_accepted(reason, error, topic)
+            if is_known:  # the abandoned records have failed, too
+                lost.failed = {
+                    number: None
+                    if found.code() in _OF_THE_RECORD
+                    else _not_accepted(found.str(), found, its_topic)
+                    for number, (found, its_topic) in failed.items()
+                }
+            raise lost
         self._refused = None
         return {number: error.str() for number, (error, _) in failed.items()}
 
-    def abandon(self) -> None:
-        """Drop the unacknowledged records, so that none of them can arrive after later records."""
+    def abandon(self) -> bool:
+        """Drop the unacknowledged records, so that none of them can arrive after later records.
+        Return True if all of them have failed.
+        """
         self._failed, self._sent = {}, 0
         if self._producer is None:
-            return
+            return False
         self._producer.purge()
         left = self._producer.flush(_PATIENCE)
         self._epochs += 1
         if left or self._epochs == _MAX_EPOCHS:
             self._producer, self._epochs = None, 0
+        return not left
 
     def _note_client(self, error: KafkaError) -> None:
         if error.code() in _OF_THE_CLIENT:
@@ -315,6 +342,10 @@ class Transmitter:
             self._producer.flush(_PATIENCE)
         self.abandon()
         self._producer, self._epochs = None, 0
+
+
+def _not_accepted(reason: str, error: KafkaError | None, topic: str) -> KafkaUnavailable:
+    return KafkaUnavailable(f"Kafka has not accepted all records: {reason}", error, topic)
 
 
 def _note(failed: dict[int, tuple[KafkaError, str]], number: int, error: Any, message: Any) -> None:

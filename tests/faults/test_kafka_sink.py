@@ -30,7 +30,7 @@ from eventlog.changes.format import Report
 from eventlog.config.effective import effective
 from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError, ReceiverUnavailable
-from eventlog.model import Answer, Document, EventResult, KafkaRecord, Level
+from eventlog.model import SUCCESS, Answer, Document, EventResult, KafkaRecord, Level
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.context.observer import Observer
 from eventlog.publisher.declared.configured_sink import open_sink, try_receiver
@@ -406,6 +406,66 @@ def test_a_batch_that_the_brokers_refuse_is_sent_again_record_by_record(brokers:
         "2": Level.ERROR
     }
     sink.close()
+
+
+def placed(*places: tuple[str, str]) -> Document:
+    """Events, each with the topic and the key of its record."""
+    event_ids = tuple(map(str, range(1, len(places) + 1)))
+    records = tuple(
+        (KafkaRecord(topic, key.encode(), event_id.encode()),)
+        for event_id, (topic, key) in zip(event_ids, places, strict=True)
+    )
+    return Document(1, 1, event_ids, b"", records)
+
+
+@pytest.mark.parametrize("code", [29, 3], ids=["without permission", "missing"])
+def test_a_topic_that_takes_nothing_leaves_the_records_of_all_others(code: int) -> None:
+    with cluster(closed=code) as made:
+        soon = {"topic.metadata.propagation.max.ms": 1}
+        with closing(KafkaSink(made.brokers, "t", soon, timeout=5)) as sink:
+            for _ in range(2):
+                answer = sink.send(placed(("open", "a"), ("closed", "a"), ("open", "b")))
+                results = {**answer.results, **sink.flush()}
+                assert {name: one.place for name, one in results.items()} == {"2": "closed"}
+                assert "the topic closed, or correct" in results["2"].message
+        stored = [record.value for record in made.records("open")]
+        assert sorted(stored) == [b"1", b"1", b"3", b"3"], "each once for each document"
+
+
+def test_what_the_brokers_have_acknowledged_before_they_failed_is_confirmed() -> None:
+    with cluster() as made, closing(KafkaSink(made.brokers, "t", timeout=2)) as sink:
+        sink.send(placed(("t", "a"), ("t", "b")))
+        wait_until(lambda: len(made.records("t")) == 2, "two records are stored")
+        with made.stopped():
+            sink.send(placed(*[("t", "c")] * 4)._replace(event_ids=("3", "4", "5", "6")))
+            with pytest.raises(ReceiverUnavailable) as caught:
+                sink.flush()
+    assert caught.value.answered == dict.fromkeys("12", SUCCESS)
+
+
+def test_accepted_records_of_a_refused_batch_are_not_sent_again_unless_their_object_needs_it(
+    brokers: Cluster,
+) -> None:
+    class Refusing(kafka.Transmitter):
+        """Brokers that refuse the second record together with others."""
+
+        sent = 0
+
+        def send(self, *record: Any) -> int:
+            self.sent += 1
+            return super().send(*record)
+
+        def flush(self) -> dict[int, str]:
+            sent, self.sent = self.sent, 0
+            return super().flush() | ({1: "malformed"} if sent > 1 else {})
+
+    with closing(KafkaSink(brokers.brokers, "once")) as sink:
+        sink.transmitter.close()
+        sink.transmitter = Refusing(brokers.brokers)
+        sink.send(placed(("once", "a"), ("once", "b"), ("once", "c"), ("once", "b")))
+        assert sink.flush() == {"4": EventResult(Level.RETRY)}, "it follows a record that came late"
+    values = sorted(record.value or b"" for record in brokers.records("once"))
+    assert values == [b"1", b"2", b"2", b"3", b"4"]
 
 
 def test_a_verdict_of_the_flush_takes_the_place_of_the_answer(

@@ -3,14 +3,15 @@
 
 Each XDS event is a record: its own document, with the association as its key. Formats of numbered
 records make their own records. A record that Kafka refuses for its content (it is too large) is an
-error of its event. Any other failure means that the receiver is unavailable: the rows of unflushed
-records stay unmarked, and all of these records are sent again.
+error of its event, and an event whose topic takes nothing waits for it. Any other failure means
+that the receiver is unavailable: the events whose records the brokers have not acknowledged are
+sent again.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +29,7 @@ from eventlog.config.kafka import (
 )
 from eventlog.core.options import TEXT, option, shared, toml
 from eventlog.errors import ReceiverUnavailable, Reply, number_of
-from eventlog.model import Answer, Document, EventResult, KafkaRecord, Level
+from eventlog.model import SUCCESS, Answer, Document, EventResult, KafkaRecord, Level
 from eventlog.publisher.sinks import TIMEOUT, NetworkSink, Opening
 
 if TYPE_CHECKING:
@@ -136,6 +137,9 @@ class KafkaSink(NetworkSink):
         # The pairs of event-id and record since the last flush, in order.
         self._sent: list[tuple[str, KafkaRecord]] = []
         self._has_answered = False  # True once ``send`` has answered since the last flush
+        # The topics that took nothing, and those that were not there since the last flush.
+        self._waiting: dict[str, KafkaUnavailable] = {}
+        self._asked: set[str] = set()
         # Why records answered since the last flush are lost, None = they are not.
         self._unavailable: ReceiverUnavailable | None = None
 
@@ -156,11 +160,15 @@ class KafkaSink(NetworkSink):
             for record in records:
                 topic, key, value, headers = record
                 try:
+                    self._check(topic)
                     self.transmitter.send(topic or self._topic, key, value, headers)
                 except self._kafka.RecordRefused as error:
                     refused[event_id] = _refusal(str(error))
                     break
                 except self._kafka.KafkaUnavailable as unavailable:
+                    if (waits := self._waits(record, unavailable)) is not None:
+                        refused[event_id] = waits
+                        break
                     self._sent, lost = [], _lost(unavailable)
                     if self._has_answered:
                         self._unavailable = lost
@@ -170,37 +178,99 @@ class KafkaSink(NetworkSink):
         return Answer(refused, is_pending=True)
 
     def flush(self) -> dict[str, EventResult]:
-        """Wait for the brokers, and return the results of events whose records they refuse.
+        """Wait for the brokers, and return the results of events whose records they refuse, or
+        whose topic takes nothing.
 
-        Raises ReceiverUnavailable.
+        Raises ReceiverUnavailable, with the results of the events that the brokers have.
         """
         sent, self._sent = self._sent, []
         lost, self._unavailable, self._has_answered = self._unavailable, None, False
+        self._asked.clear()
         if lost is not None:
             raise lost
         try:
-            refused = self.transmitter.flush()
-            return self._one_by_one(sent[min(refused) :]) if refused else {}
+            try:
+                refused: Collection[int] = self.transmitter.flush()
+            except self._kafka.KafkaUnavailable as unavailable:
+                if unavailable.failed is None:
+                    raise
+                results, refused = self._in_part(sent, unavailable, unavailable.failed)
+            else:
+                results = {}
+            return self._one_by_one(sent, refused) | results
         except self._kafka.KafkaUnavailable as unavailable:
             raise _lost(unavailable) from None
+
+    def _in_part(
+        self,
+        sent: Sequence[tuple[str, KafkaRecord]],
+        unavailable: KafkaUnavailable,
+        failed: Mapping[int, KafkaUnavailable | None],
+    ) -> tuple[dict[str, EventResult], Collection[int]]:
+        """Return the results of the events whose topics take nothing, and the records that are
+        refused, if the brokers have acknowledged all others. Raises ReceiverUnavailable.
+        """
+        results: dict[str, EventResult] = {}
+        is_lost = False
+        for number, (event_id, record) in enumerate(sent):
+            failure = failed.get(number)
+            if number in failed:
+                waits = None if failure is None else self._waits(record, failure)
+                is_lost |= failure is not None and waits is None
+                results[event_id] = waits or EventResult(Level.RETRY)
+        refused = [number for number, failure in failed.items() if failure is None]
+        if is_lost:
+            lost = _lost(unavailable)
+            lost.answered = {event_id: SUCCESS for event_id, _ in sent if event_id not in results}
+            raise lost
+        return {event_id: one for event_id, one in results.items() if one.place}, refused
+
+    def _waits(self, record: KafkaRecord, unavailable: KafkaUnavailable) -> EventResult | None:
+        """Return the result of an event whose topic takes nothing while others may, None if the
+        records of the sink have one topic or the failure has another reason.
+        """
+        if not unavailable.is_of_topic or record.topic is None:
+            return None
+        self._waiting[record.topic] = unavailable
+        return EventResult(Level.RETRY, str(_lost(unavailable)), place=record.topic)
+
+    def _check(self, topic: str | None) -> None:
+        """Ask for a topic that took nothing, once until the next flush: a record to a topic that
+        does not exist would let all others wait for ``timeout``. Raises KafkaUnavailable.
+        """
+        if topic is None or (failure := self._waiting.get(topic)) is None:
+            return
+        if topic not in self._asked and self.transmitter.ask(topic)[1] > 0:
+            del self._waiting[topic]
+            return
+        self._asked.add(topic)
+        raise failure
 
     def close(self) -> None:
         """Discard unflushed records: their rows are not marked, and their events are sent again."""
         self._sent = []
         self.transmitter.close()
 
-    def _one_by_one(self, sent: list[tuple[str, KafkaRecord]]) -> dict[str, EventResult]:
-        """Send records again one at a time, from the first refused record on, since brokers refuse
-        a whole batch.
+    def _one_by_one(
+        self, sent: Sequence[tuple[str, KafkaRecord]], refused: Collection[int]
+    ) -> dict[str, EventResult]:
+        """Send the refused records again one at a time, since brokers refuse a whole batch.
 
-        Later records that the brokers accepted are sent again too, so that they stay after the
-        earlier records.
+        If they accept such a record now, the later events of its object that they have must come
+        again.
         """
         results: dict[str, EventResult] = {}
-        for event_id, record in sent:
-            self.transmitter.send(record.topic or self._topic, *record[1:])
-            for reason in self.transmitter.flush().values():
-                results[event_id] = _refusal(reason)
+        late: set[tuple[str | None, bytes | None]] = set()
+        for number, (event_id, record) in enumerate(sent if refused else ()):
+            if number in refused:
+                self.transmitter.send(record.topic or self._topic, *record[1:])
+                reasons = self.transmitter.flush().values()
+                for reason in reasons:
+                    results[event_id] = _refusal(reason)
+                if not reasons and record.key is not None:
+                    late.add((record.topic, record.key))
+            elif (record.topic, record.key) in late:
+                results.setdefault(event_id, EventResult(Level.RETRY))
         return results
 
     def _records(
