@@ -22,6 +22,7 @@ import sqlalchemy as sa
 import trustme
 from cryptography.hazmat.primitives import serialization
 from kafka_cluster import Cluster, cluster, quiet_clients
+from killed_servers import assert_once_and_in_order, publish_beside_a_place_that_waits
 from publishers import install, is_drained, publishing, write_config
 from shared import execute, fetch, statuses, url_of, wait_until
 
@@ -430,6 +431,16 @@ def test_a_topic_that_takes_nothing_leaves_the_records_of_all_others(code: int) 
                 assert "the topic closed, or correct" in results["2"].message
         stored = [record.value for record in made.records("open")]
         assert sorted(stored) == [b"1", b"1", b"3", b"3"], "each once for each document"
+
+
+def test_a_topic_that_takes_nothing_makes_only_its_own_classes_wait(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    with cluster(**{"hr.public.b": 29}) as made:
+        sink = {"type": "kafka", "brokers": made.brokers, "timeout": 5}
+        publish_beside_a_place_that_waits(database, tmp_path, sink, None)
+        bodies = [record.value for record in made.records("hr.public.a")]
+    assert_once_and_in_order([body for body in bodies if body is not None], last=2)
 
 
 def test_what_the_brokers_have_acknowledged_before_they_failed_is_confirmed() -> None:

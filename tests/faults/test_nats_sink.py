@@ -15,7 +15,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from killed_servers import (
+    CutAnswers,
+    assert_few_copies,
+    assert_once_and_in_order,
     assert_whole_and_in_order,
+    publish_beside_a_place_that_waits,
+    publish_through_cuts,
     publish_through_kills,
 )
 from message_servers import (
@@ -107,11 +112,11 @@ def make_stream(server: Server) -> None:
     asked(server, make)
 
 
-def stored(server: Server) -> list[Any]:
+def stored(server: Server, stream: str = "EVENTLOG") -> list[Any]:
     async def read(context: Any) -> list[Any]:
-        state = (await context.stream_info("EVENTLOG")).state
+        state = (await context.stream_info(stream)).state
         numbers = range(state.first_seq, state.last_seq + 1)
-        return [await context.get_msg("EVENTLOG", number) for number in numbers if number]
+        return [await context.get_msg(stream, number) for number in numbers if number]
 
     found: list[Any] = asked(server, read)
     return found
@@ -345,3 +350,50 @@ def test_a_trial_reports_the_limits_by_which_a_stream_drops_messages(
     found = try_receiver(load({"sink": sink}, {}), io.StringIO()) or ""
     assert "within 120 s" + reported in found
     assert ("drops its oldest" in found) is bool(reported)
+
+
+@pytest.mark.parametrize(
+    ("subject", "user"), [("nowhere", ""), ("hr.Bad", "publisher")], ids=["no stream", "no right"]
+)
+def test_a_subject_that_takes_nothing_leaves_the_messages_of_all_others(
+    server: Server, subject: str, user: str
+) -> None:
+    names = {"USER": user, "PASSWORD": "hush"} if user else {"USER": "admin", "PASSWORD": "admin"}
+    environ = {f"EVENTLOG_SINK_{name}": value for name, value in names.items()}
+    made = [("e1", "eventlog"), ("e2", subject), ("e3", "eventlog"), ("e4", subject)]
+    with to(server, environ, timeout=4) as sink:
+        answer = sink.send(
+            records(
+                **{
+                    name: (KafkaRecord(place, name.encode(), name.encode()),)
+                    for name, place in made
+                }
+            )
+        )
+    assert [answer.result(one).place for one in "1234"] == ["", subject, "", subject]
+    assert [one.data for one in stored(server)] == [b"e1", b"e3"]
+
+
+def test_a_missing_stream_makes_only_its_own_classes_wait(
+    server: Server, database: sa.Engine, tmp_path: Path
+) -> None:
+    asked(server, lambda context: context.update_stream(
+        name="EVENTLOG", subjects=["hr.public.a"]
+    ))  # fmt: skip
+
+    def add() -> None:
+        asked(server, lambda context: context.add_stream(name="B", subjects=["hr.public.b"]))
+
+    sink = {"type": "nats", "nats_url": url(server)}
+    publish_beside_a_place_that_waits(database, tmp_path, sink, add)
+    assert_once_and_in_order([one.data for one in stored(server)])
+    assert_once_and_in_order([one.data for one in stored(server, "B")])
+
+
+def test_answers_that_are_cut_lose_nothing_and_repeat_only_what_is_in_flight(
+    server: Server, database: sa.Engine, tmp_path: Path
+) -> None:
+    cuts = CutAnswers(server.port, 4)
+    sink = {"type": "nats", "nats_url": f"nats://127.0.0.1:{cuts.port}", "timeout": 3}
+    most = publish_through_cuts(database, tmp_path, sink, cuts)
+    assert_few_copies([one.data for one in stored(server)], most)

@@ -21,9 +21,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from killed_servers import (
+    CutAnswers,
+    assert_few_copies,
     assert_once_and_in_order,
     assert_whole_and_in_order,
     publish_beside_a_place_that_waits,
+    publish_through_cuts,
     publish_through_kills,
 )
 from message_servers import (
@@ -438,3 +441,12 @@ def test_a_missing_queue_makes_only_its_own_classes_wait(
         while (one := channel.basic_get("b"))[0] is not None:
             found.append(one[2])
     assert_once_and_in_order(found)
+
+
+def test_answers_that_are_cut_lose_nothing_and_repeat_only_what_is_in_flight(
+    server: Server, database: sa.Engine, tmp_path: Path
+) -> None:
+    cuts = CutAnswers(server.port, 4)
+    sink = {"type": "rabbitmq", "amqp_url": f"amqp://127.0.0.1:{cuts.port}/", "timeout": 3}
+    most = publish_through_cuts(database, tmp_path, sink, cuts)
+    assert_few_copies(bodies(server), most)

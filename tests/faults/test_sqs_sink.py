@@ -26,7 +26,7 @@ from shared import fetch, url_of
 
 from eventlog.config.load import load
 from eventlog.errors import ReceiverUnavailable
-from eventlog.model import Answer, KafkaRecord, Level
+from eventlog.model import SUCCESS, Answer, KafkaRecord, Level
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.declared.configured_sink import open_sink, try_receiver
 from eventlog.publisher.declared.opening import open_context
@@ -395,6 +395,19 @@ def test_a_message_without_a_result_is_not_confirmed(member: str) -> None:
         pytest.raises(ReceiverUnavailable, match="the answer lacks the"),
     ):
         sink.send(records(e1=b"a"))
+
+
+def test_what_a_batch_has_stored_is_confirmed_although_another_message_keeps_failing() -> None:
+    def busy(number: int, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [
+            failed(one, "InternalError", "busy", sender=False)
+            for one in entries
+            if one["MessageBody"].startswith("b")
+        ]
+
+    with pytest.raises(ReceiverUnavailable, match="InternalError: busy") as caught:
+        sent(busy, "a", "b", "c", "b")
+    assert caught.value.answered == dict.fromkeys("02", SUCCESS)
 
 
 def test_a_lost_right_names_what_to_grant() -> None:
