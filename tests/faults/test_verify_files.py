@@ -235,3 +235,31 @@ def test_values_of_child_tables_are_compared_as_sets(
         assert [(each.column, each.source, each.target) for each in one.columns] == [
             ("tag.tag", ["c", "silent"], "c")
         ]
+
+
+@pytest.mark.parametrize("format", ["xds", "cloudevents"])
+def test_a_value_that_was_written_before_the_insert_of_its_object_is_unknown(
+    new_database: NewDatabase, tmp_path: Path, format: str
+) -> None:
+    with new_database() as engine:
+        run(
+            engine,
+            "CREATE TABLE item (id integer PRIMARY KEY, name text, price integer)",
+            "CREATE TABLE tag (item_id integer REFERENCES item, tag text, UNIQUE (item_id, tag))",
+        )
+        config = to_files(engine, tmp_path / "documents", format)
+        install(load(config, {}))
+        run(
+            engine,
+            "INSERT INTO item VALUES (1, 'nut', 5); INSERT INTO tag VALUES (1, 'b')",
+            # The order in which a database without deferred rows logs a tag before its item.
+            "INSERT INTO eventlog (event_type, event_time, perpetrator, table_name, table_key, column_name, new_value) "
+            "SELECT event_type, event_time, perpetrator, table_name, table_key, column_name, new_value FROM eventlog "
+            "ORDER BY event_type DESC, record_id",
+            "DELETE FROM eventlog WHERE record_id <= 3",
+        )
+        publish_once(config)
+        (one,) = compare(config).differences
+        assert [(each.column, each.source, each.is_unknown) for each in one.columns] == [
+            ("tag.tag", "b", True)
+        ]

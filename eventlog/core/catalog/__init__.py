@@ -42,6 +42,7 @@ class ForeignKey:
     columns: Names
     table: str
     ref_columns: Names
+    deferrable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

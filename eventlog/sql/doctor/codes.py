@@ -218,9 +218,9 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "deferrable_key": FindingText(
                 "warning",
-                "The primary key of a class is DEFERRABLE. If its check is deferred to commit, "
-                "changes of one key by two sessions may be sent in the wrong order.",
-                "Make the key NOT DEFERRABLE, unless statements move keys between rows.",
+                "A key is DEFERRABLE. If its check is deferred, two sessions' changes of one "
+                "primary key may be sent in the wrong order, and a child row before its owner.",
+                "Make the key NOT DEFERRABLE, unless statements need it.",
             ),
             "trigger_missing": FindingText(
                 "error, warning or info",

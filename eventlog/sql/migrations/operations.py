@@ -208,7 +208,8 @@ def _plain(value: Any) -> Any:
                 **is_coarse,
             }
         case ForeignKey():
-            return _plain(asdict(value))
+            literals = _plain(asdict(value))
+            return {name: one for name, one in literals.items() if one is not False}
         case Mapping():
             return {str(key): _plain(one) for key, one in value.items()}
         case tuple() | list():
@@ -234,7 +235,12 @@ def _table_from_literals(value: _Literals) -> Table:
             columns=tuple(map(_column_from_literals, value["columns"])),
             primary_key=tuple(value.get("primary_key", ())),
             foreign_keys=tuple(
-                ForeignKey(tuple(key["columns"]), key["table"], tuple(key["ref_columns"]))
+                ForeignKey(
+                    tuple(key["columns"]),
+                    key["table"],
+                    tuple(key["ref_columns"]),
+                    key.get("deferrable", False),
+                )
                 for key in value.get("foreign_keys", ())
             ),
             unique_keys=tuple(tuple(key) for key in value.get("unique_keys", ())),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -17,6 +17,7 @@ from eventlog.core.catalog import (
     Catalog,
     Column,
     Database,
+    ForeignKey,
     MainTable,
     ObjectClass,
     Table,
@@ -160,14 +161,24 @@ class ChildTriggers(_Declared):
     @property
     def refers_to_owner(self) -> bool:
         """True if a foreign key ensures that a row's owner exists."""
+        return bool(self._keys_of_owner())
+
+    @property
+    def may_precede_owner(self) -> bool:
+        """True if a transaction may insert a row before its owner (spec/triggers.md 2)."""
+        keys = self._keys_of_owner()
+        return bool(keys) and all(key.deferrable for key in keys)
+
+    def _keys_of_owner(self) -> list[ForeignKey]:
         wanted = {
             (own.name, owner.name) for own, owner in zip(self.owner_columns, self.key, strict=True)
         }
-        return any(
-            key.table in (self.owner.name, f"{self.owner_schema}.{self.owner.name}")
-            and set(zip(key.columns, key.ref_columns, strict=True)) == wanted
+        return [
+            key
             for key in self.table.foreign_keys
-        )
+            if key.table in (self.owner.name, f"{self.owner_schema}.{self.owner.name}")
+            and set(zip(key.columns, key.ref_columns, strict=True)) == wanted
+        ]
 
     def is_spelled_alike(self, is_one_spelling: Callable[[Column], bool]) -> bool:
         """Return True if owner and child write the same text for equal values of the key."""
@@ -187,6 +198,22 @@ TableTriggers = ClassTriggers | ChildTriggers
 
 def _sql_types(table: Table, shown: Collection[Column]) -> dict[str, str]:
     return {column.name: column.type.sql for column in table.columns if column in shown}
+
+
+def warn_of_early_rows(declared: Iterable[TableTriggers]) -> Iterator[str]:
+    """Yield a warning about the child tables whose rows may be logged before their owners."""
+    tables = dict.fromkeys(
+        one.table.name
+        for one in declared
+        if isinstance(one, ChildTriggers) and one.may_precede_owner
+    )
+    if tables:
+        yield (
+            f"the foreign keys of {first_of(list(tables), 5)} are DEFERRABLE: if a transaction "
+            "inserts a row before its owner, the value is sent as an update before the owner's "
+            "insert, which does not have the value. Insert owners first, or use row_style = "
+            "row_query_back"
+        )
 
 
 def following(triggers: ClassTriggers, declared: Iterable[TableTriggers]) -> list[ChildTriggers]:

@@ -170,6 +170,13 @@ class FilesTarget(StatesTarget):
             # An insert leaves NULLs out. If there is only an update, the values of all other
             # columns are unknown.
             state = list(of.nothing) if is_insert else [UNKNOWN] * len(of.nothing)
+        elif is_insert and any(entry is UNKNOWN for entry in state):
+            # An update came before the insert: a receiver that replaces the object on an insert
+            # loses the values that only the update has.
+            state = [
+                nothing if entry is UNKNOWN or entry == nothing else UNKNOWN
+                for entry, nothing in zip(state, of.nothing, strict=True)
+            ]
         if isinstance(change, _RowText):
             for name, text in change.texts.items():
                 if name in of.attributes:

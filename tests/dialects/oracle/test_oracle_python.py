@@ -509,8 +509,8 @@ def test_a_schema_is_read_from_the_rows_of_the_catalogue() -> None:
         ],
         unique_indexes=[("USR", "USR_X", "FNAME")],
         foreign_keys=[
-            ("USR", "USR_GRP", "HR", "GRP", "IDG", "IDG"),
-            ("USR", "USR_OUT", "SYS", "T", "FNAME", "N"),
+            ("USR", "USR_GRP", "HR", "GRP", "IDG", "IDG", "DEFERRABLE"),
+            ("USR", "USR_OUT", "SYS", "T", "FNAME", "N", "NOT DEFERRABLE"),
         ],
     )
     grp, usr, view = found.tables
@@ -530,7 +530,7 @@ def test_a_schema_is_read_from_the_rows_of_the_catalogue() -> None:
     assert usr.unique_keys == (("FNAME", "IDG"), ("FNAME",))
     assert usr.foreign_keys == (
         ForeignKey(("FNAME",), "SYS.T", ("N",)),
-        ForeignKey(("IDG",), "GRP", ("IDG",)),
+        ForeignKey(("IDG",), "GRP", ("IDG",), deferrable=True),
     )
 
 
@@ -543,7 +543,7 @@ def test_keys_over_columns_that_are_left_out_are_left_out() -> None:
             ("USR", "USR_U", "U", "NOT DEFERRABLE", "IDU"),
         ],
         unique_indexes=[("USR", "USR_X", "IDU"), ("USR", "USR_X", "VIRTUAL")],
-        foreign_keys=[("USR", "USR_GRP", "HR", "GRP", "VIRTUAL", "IDG")],
+        foreign_keys=[("USR", "USR_GRP", "HR", "GRP", "VIRTUAL", "IDG", "DEFERRABLE")],
     ).tables
     assert (usr.primary_key, usr.unique_keys, usr.foreign_keys) == ((), (("IDU",),), ())
 

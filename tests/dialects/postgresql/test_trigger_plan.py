@@ -297,6 +297,16 @@ def test_warnings(usr: Watched) -> None:
     assert "trigger A first of shifting fires before eventlog's trigger" in order
 
 
+def test_child_tables_whose_rows_may_come_before_their_owners_are_named(usr: Watched) -> None:
+    run(
+        usr.conn,
+        "CREATE TABLE usr_mail (idu integer REFERENCES usr DEFERRABLE, mail text)",
+        "CREATE TABLE usr_fax (idu integer REFERENCES usr DEFERRABLE, fax text)",
+    )
+    (early,) = usr.plan(WatchedTable("usr")).warnings
+    assert early.startswith("the foreign keys of usr_fax, usr_mail are DEFERRABLE:")
+
+
 def test_a_trigger_that_is_deferred_to_the_commit_does_not_fire_before_ours(usr: Watched) -> None:
     trigger = (
         'CREATE CONSTRAINT TRIGGER "A {0}" AFTER UPDATE ON usr DEFERRABLE INITIALLY {0} '

@@ -248,6 +248,7 @@ def _foreign_keys(owner: str, keys: Sequence[Rows], order: Sequence[str]) -> tup
             columns=_names(rows, 4),
             table=rows[0][3] if rows[0][2] == owner else f"{rows[0][2]}.{rows[0][3]}",
             ref_columns=_names(rows, 5),
+            deferrable=rows[0][6] == "DEFERRABLE",
         )
         for rows in keys
     ]

@@ -43,7 +43,7 @@ ORDER BY i.table_name, i.index_name, c.column_position
 
 -- name: foreign_keys
 SELECT k.table_name, k.constraint_name, r.owner AS ref_owner, r.table_name AS ref_table, c.column_name,
-       d.column_name AS ref_column
+       d.column_name AS ref_column, k.deferrable
 FROM all_constraints k
 JOIN all_constraints r ON r.owner = k.r_owner AND r.constraint_name = k.r_constraint_name
 JOIN all_cons_columns c ON c.owner = k.owner AND c.constraint_name = k.constraint_name

@@ -61,7 +61,13 @@ from eventlog.sql.port.sql_files import (
     trigger_words,
 )
 from eventlog.sql.triggers import Action, InstalledTrigger, by_table, missing_log
-from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableName, TableTriggers
+from eventlog.sql.triggers.declared import (
+    ChildTriggers,
+    ClassTriggers,
+    TableName,
+    TableTriggers,
+    warn_of_early_rows,
+)
 from eventlog.sql.triggers.marked import (
     CommittedTriggers,
     TriggerText,
@@ -174,6 +180,7 @@ class OracleTriggers(CommittedTriggers):
             yield from _deferrable(one.declared)
             yield from _always(one.declared)
             yield from _grants(log, one)
+        yield from warn_of_early_rows(one.declared for one in compiled)
         for of_table in by_table(compiled):
             yield from _order(
                 [trigger for one in of_table for trigger in one.triggers], of_table[0], installed

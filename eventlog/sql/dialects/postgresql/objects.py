@@ -260,6 +260,7 @@ def table_of(
                 if row.ref_schema == schema
                 else f"{row.ref_schema_name}.{row.ref_table}",
                 ref_columns=tuple(row.ref_columns),
+                deferrable=row.deferrable,
             )
             for row in sorted(foreign, key=lambda row: row.positions[0])
         ),

@@ -95,7 +95,7 @@ ORDER BY i.indisprimary DESC, x.relname COLLATE "C";
 -- name: foreign_keys
 -- Without those that PostgreSQL creates for each partition of a partitioned table, and those that compare periods (PostgreSQL 18).
 SELECT f.conrelid AS relation, f.conkey::integer[] AS positions, n.oid AS ref_schema, n.nspname AS ref_schema_name,
-       r.relname AS ref_table,
+       r.relname AS ref_table, f.condeferrable AS deferrable,
        ARRAY(SELECT a.attname::text FROM unnest(f.confkey) WITH ORDINALITY AS k (attnum, place)
              JOIN pg_catalog.pg_attribute a ON a.attrelid = f.confrelid AND a.attnum = k.attnum
              ORDER BY k.place) AS ref_columns

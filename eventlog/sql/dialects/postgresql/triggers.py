@@ -67,7 +67,12 @@ from eventlog.sql.triggers import (
     warnings_of_lost_logs,
 )
 from eventlog.sql.triggers.captured import Identity, Partition
-from eventlog.sql.triggers.declared import ClassTriggers, TableName, TableTriggers
+from eventlog.sql.triggers.declared import (
+    ClassTriggers,
+    TableName,
+    TableTriggers,
+    warn_of_early_rows,
+)
 from eventlog.sql.triggers.planner import (
     Compiled,
     CompiledTrigger,
@@ -471,6 +476,7 @@ def _warnings(
             yield from _filtered(one, facts)
             yield from _order(one, installed)
             yield from _partitions(one, installed)
+    yield from warn_of_early_rows(one.declared for one in compiled if not one.is_copy)
 
 
 def _keys(compiled: CompiledFunction) -> Iterable[str]:
