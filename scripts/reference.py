@@ -821,6 +821,7 @@ _RIGHTS_OF: Final = {
     Part.CONSUMER: "`_consumer`",
     Part.CAPTURED: "`_captured`",
     Part.RESYNC: "`_resync`",
+    Part.DEFERRED: "`_deferred`",
     Part.VERSION: "`_version`",
     Part.NUMBERS: "delivery numbers",
     Part.WRITERS: "open writers",

@@ -192,6 +192,13 @@ class LogTable:
         return self._internal_table("_captured")
 
     @property
+    def deferred_table(self) -> str:
+        """The name ``<log>_deferred`` of the table whose rows are logged at the commit
+        (spec/triggers.md 7.1).
+        """
+        return self._internal_table("_deferred")
+
+    @property
     def own_tables(self) -> tuple[str, ...]:
         """The log and all tables that belong to it: these tables are never classes."""
         return (
@@ -204,6 +211,7 @@ class LogTable:
             self.epoch_table,
             self.consumer_table,
             self.captured_table,
+            self.deferred_table,
             self.version_table,
         )
 

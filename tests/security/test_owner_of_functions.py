@@ -418,12 +418,12 @@ def test_doctor_names_functions_of_before_and_the_transaction_that_gives_them_aw
     first, grant, *changes, last = finding["fix"]
     assert (first, last) == ("BEGIN;", "COMMIT;")
     assert grant == f"GRANT INSERT ON audit.eventlog TO {hr.owner};"
-    # Two functions of each table, and the one that wakes a publisher.
-    assert len(changes) == 13
+    # Two functions of each table, the one that wakes a publisher, and the one that logs at the commit.
+    assert len(changes) == 14
     execute(hr.superuser, "\n".join([grant, *changes]))
     hr.write()
     owners = hr.owners()
-    assert owners.pop("proc_eventlog_wake") == hr.keeper
+    assert owners.pop("proc_eventlog_wake") == owners.pop("proc_eventlog_deferred") == hr.keeper
     assert set(owners.values()) == {hr.owner, hr.superuser.url.username}
     assert [name for name, owner in owners.items() if owner != hr.owner] == ["proc_eventlog_status"]
     assert found(hr, capfd, role, "superuser_function") == []
@@ -438,6 +438,7 @@ def test_a_superuser_who_applies_again_gives_functions_of_before_away(hr: Hr) ->
     assert hr.command(None, "triggers", "apply") == 0
     hr.write()
     assert {name for name, owner in hr.owners().items() if owner == me} == {
+        "proc_eventlog_deferred",
         "proc_eventlog_status",
         "proc_eventlog_wake",
     }
@@ -476,7 +477,8 @@ def test_an_upgrade_by_a_superuser_gives_the_functions_of_the_log_away(hr: Hr) -
     hr.command(hr.owner, "db", "upgrade")
     as_before(hr)
     assert hr.command(None, "db", "upgrade") == 0
-    assert hr.owners() == {"proc_eventlog_wake": hr.owner, "proc_eventlog_status": hr.owner}
+    functions = ("proc_eventlog_wake", "proc_eventlog_status", "proc_eventlog_deferred")
+    assert hr.owners() == dict.fromkeys(functions, hr.owner)
 
 
 def test_a_superuser_who_creates_a_log_learns_how_to_give_it_to_the_owner_of_its_schema(

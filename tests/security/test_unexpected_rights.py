@@ -79,6 +79,7 @@ ALLOWED = [
     ("SELECT (new_value) ON hr.eventlog", "reads all values"),
     ("SELECT ON hr.eventlog_1", "reads all values"),
     ("INSERT ON hr.eventlog", "forges events"),
+    ("INSERT ON hr.eventlog_deferred", "forges events"),
     ("UPDATE (status) ON hr.eventlog", "hides changes"),
     ("DELETE ON hr.eventlog", "hides changes"),
     ("TRUNCATE ON hr.eventlog", "hides changes"),
@@ -96,6 +97,10 @@ ALLOWED = [
     ("EXECUTE ON FUNCTION hr.proc_eventlog_wake()", "keeps the publisher asleep"),
     (
         "EXECUTE ON FUNCTION hr.proc_usr_1()",
+        "uses the functions of the triggers in its own triggers",
+    ),
+    (
+        "EXECUTE ON FUNCTION hr.proc_eventlog_deferred()",
         "uses the functions of the triggers in its own triggers",
     ),
 ]

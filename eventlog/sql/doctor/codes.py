@@ -218,9 +218,9 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "deferrable_key": FindingText(
                 "warning",
-                "A key is DEFERRABLE. If its check is deferred, two sessions' changes of one "
-                "primary key may be sent in the wrong order, and a child row before its owner.",
-                "Make the key NOT DEFERRABLE, unless statements need it.",
+                "If the check of a key is deferred, two sessions' changes of one primary key, and "
+                "on Oracle a child row and its owner, may be sent in the wrong order.",
+                "Make the key NOT DEFERRABLE.",
             ),
             "trigger_missing": FindingText(
                 "error, warning or info",

@@ -41,7 +41,7 @@ class RightOfOther(NamedTuple):
 _Held = tuple[str, str, str | None]
 """A part of a log, a right, and a column or None."""
 
-_ROWS: Final = (Part.LOG.value, "leaf", "database")
+_ROWS: Final = (Part.LOG.value, Part.DEFERRED.value, "leaf", "database")
 """The parts whose rights are rights on the rows of the log."""
 _DEEDS: Final[Sequence[tuple[Collection[str], Collection[str], str]]] = (
     (_ROWS, ("SELECT",), "reads all values"),

@@ -488,6 +488,16 @@ class SqlDatabase(ABC):
         the internal tables need.
         """
 
+    def create_deferred(self, log: LogTable) -> Sequence[str]:
+        """Return the statements that make ``<log>_deferred``, if this database logs rows at the
+        commit.
+        """
+        return ()
+
+    def drop_deferred(self, log: LogTable) -> Sequence[str]:
+        """Return the statements that drop what ``create_deferred`` makes."""
+        return ()
+
     def drop_after_internal_tables(self, log: LogTable) -> Sequence[str]:
         """Return the statements that drop what ``after_internal_tables`` makes."""
         return [f"DROP SEQUENCE {self.qualified(log.schema, log.number_sequence)}"]

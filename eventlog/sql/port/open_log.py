@@ -203,7 +203,9 @@ class OpenLog(ABC):
 
     def _granted_on(self, part: Part) -> Sequence[str]:
         """Return the names of a part of a log in a GRANT; empty if there is nothing to grant."""
-        if part in (Part.CLASSES, Part.TABLES, Part.RECORD_IDS, Part.WRITERS):
+        if part in (Part.CLASSES, Part.TABLES, Part.RECORD_IDS, Part.WRITERS) or (
+            part is Part.DEFERRED and not self.may_have(self.table.deferred_table)
+        ):
             return ()
         return (self.dialect.qualified(self.table.schema, name_of(self.table, part)),)
 

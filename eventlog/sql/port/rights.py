@@ -28,6 +28,7 @@ class Part(StrEnum):
     CONSUMER = "consumer"
     CAPTURED = "captured"
     RESYNC = "resync"
+    DEFERRED = "deferred"
     VERSION = "version"
     NUMBERS = "numbers"
     """The sequence, or table, that numbers deliveries."""
@@ -222,7 +223,7 @@ RIGHTS: Final[Mapping[Purpose, Rights]] = MappingProxyType(
             log="SELECT LOCK", epoch="SELECT INSERT UPDATE", consumer="SELECT",
             numbers="DRAW",
         ),
-        Purpose.TRIGGERS: _rights(log="INSERT", captured=_ALL, tables="SELECT"),
+        Purpose.TRIGGERS: _rights(log="INSERT", captured=_ALL, deferred="INSERT", tables="SELECT"),
     }
 )  # fmt: skip
 """What a role of each purpose may do with each part."""
@@ -242,6 +243,7 @@ ADDITIONS: Final[Mapping[tuple[Purpose, Addition], Rights]] = MappingProxyType(
 OPTIONAL: Final[Mapping[tuple[Part, Right], str]] = MappingProxyType(
     {
         (Part.CAPTURED, Right.SELECT): "tables that no trigger has captured are not reported",
+        (Part.DEFERRED, Right.INSERT): "child rows may be logged before their owners",
         (Part.VERSION, Right.SELECT): "the revision of the log is not shown",
         (Part.WRITERS, Right.SELECT): (
             "consumers and streams check this right with the settings of the server "
@@ -288,7 +290,8 @@ NAMES: Final[Mapping[Part, str]] = {
     **{
         Part(part): f"{part}_table"
         for part in (
-            "error", "inflight", "state", "epoch", "consumer", "captured", "resync", "version",
+            "error", "inflight", "state", "epoch", "consumer", "captured", "resync", "deferred",
+            "version",
         )
     },
 }  # fmt: skip
@@ -301,6 +304,7 @@ _A_COLUMN: Final[Mapping[Part, str]] = {
     Part.CONSUMER: "name",
     Part.CAPTURED: "table_name",
     Part.RESYNC: "position",
+    Part.DEFERRED: "table_key",
     Part.VERSION: "version_num",
     Part.NUMBERS: "delivery_no",
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -200,20 +200,13 @@ def _sql_types(table: Table, shown: Collection[Column]) -> dict[str, str]:
     return {column.name: column.type.sql for column in table.columns if column in shown}
 
 
-def warn_of_early_rows(declared: Iterable[TableTriggers]) -> Iterator[str]:
-    """Yield a warning about the child tables whose rows may be logged before their owners."""
-    tables = dict.fromkeys(
+def early_tables(declared: Iterable[TableTriggers]) -> dict[str, None]:
+    """Return the names of the child tables whose rows may be inserted before their owners."""
+    return dict.fromkeys(
         one.table.name
         for one in declared
         if isinstance(one, ChildTriggers) and one.may_precede_owner
     )
-    if tables:
-        yield (
-            f"the foreign keys of {first_of(list(tables), 5)} are DEFERRABLE: if a transaction "
-            "inserts a row before its owner, the value is sent as an update before the owner's "
-            "insert, which does not have the value. Insert owners first, or use row_style = "
-            "row_query_back"
-        )
 
 
 def following(triggers: ClassTriggers, declared: Iterable[TableTriggers]) -> list[ChildTriggers]:

@@ -57,7 +57,7 @@ def test_an_upgrade_that_stopped_anywhere_is_ended_by_the_next_run(
         *version_statements(UPGRADE) * 2,
     ]:
         versions.execute(statement)
-    assert recorded(versions) == ["internal_6", "log_1"]
+    assert recorded(versions) == ["internal_7", "log_1"]
 
 
 def test_a_downgrade_can_be_run_again(versions: sqlite3.Connection) -> None:

@@ -21,7 +21,7 @@ def upgrade() -> None:
     op.create_event_log(
         "eventlog",
         schema="public",
-        revisions=["internal_6", "log_1"],
+        revisions=["internal_7", "log_1"],
     )
     op.create_table(
         "usr",
@@ -109,6 +109,6 @@ def downgrade() -> None:
     op.drop_event_log(
         "eventlog",
         schema="public",
-        revisions=["internal_6", "log_1"],
+        revisions=["internal_7", "log_1"],
     )
     # ### end Alembic commands ###

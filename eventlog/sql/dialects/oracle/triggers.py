@@ -66,7 +66,7 @@ from eventlog.sql.triggers.declared import (
     ClassTriggers,
     TableName,
     TableTriggers,
-    warn_of_early_rows,
+    early_tables,
 )
 from eventlog.sql.triggers.marked import (
     CommittedTriggers,
@@ -180,7 +180,12 @@ class OracleTriggers(CommittedTriggers):
             yield from _deferrable(one.declared)
             yield from _always(one.declared)
             yield from _grants(log, one)
-        yield from warn_of_early_rows(one.declared for one in compiled)
+        for name in early_tables(one.declared for one in compiled):
+            yield (
+                f"the foreign key of {name} is DEFERRABLE: if a transaction inserts a row before "
+                "its owner, the value is sent as an update before the owner's insert, which does "
+                "not have the value. Insert owners first, or use row_style = row_query_back"
+            )
         for of_table in by_table(compiled):
             yield from _order(
                 [trigger for one in of_table for trigger in one.triggers], of_table[0], installed

@@ -32,6 +32,11 @@ from eventlog.sql.connect.connection import connect, unreadable_part
 from eventlog.sql.dialects.postgresql import text, transaction_ids
 from eventlog.sql.dialects.postgresql.compile import rendered
 from eventlog.sql.dialects.postgresql.database import PROOF, PostgresDatabase
+from eventlog.sql.dialects.postgresql.deferred import (
+    create_deferred,
+    deferred_function,
+    drop_deferred,
+)
 from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
 from eventlog.sql.dialects.postgresql.objects import PostgresObjects
 from eventlog.sql.dialects.postgresql.partitions.leaf_sql import LOG_STORAGE, storage_parameters
@@ -220,13 +225,22 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         # The function that refuses a status stays open: whoever writes the log calls it, and it
         # reads and writes nothing.
         names = [qualified(log.schema, name) for name in tables]
-        return [deny_others(names, [f"{wake_function(log)}()"], log.readers)]
+        functions = [f"{wake_function(log)}()", f"{deferred_function(log)}()"]
+        return [deny_others(names, functions, log.readers)]
+
+    def create_deferred(self, log: LogTable) -> list[str]:
+        return create_deferred(log)
+
+    def drop_deferred(self, log: LogTable) -> list[str]:
+        return drop_deferred(log)
 
     def after_upgrade(self, log: LogTable) -> list[str]:
-        functions = f"{wake_function(log)}()", f"{_status_function(log)}(pg_catalog.bpchar)"
+        functions = [f"{one}()" for one in (wake_function(log), deferred_function(log))]
+        functions.append(f"{_status_function(log)}(pg_catalog.bpchar)")
         tables = [qualified(log.schema, name) for name in log.own_tables if name != log.name]
         home = qualified(log.schema, log.name)
-        words = {"log": home, "tables": tables, "functions": functions}
+        written = [home, qualified(log.schema, log.deferred_table)]
+        words = {"log": home, "written": written, "tables": tables, "functions": functions}
         return [rendered("hand_over_log.sql.j2", **words).strip()]
 
     # The log in parts, as Arrow batches

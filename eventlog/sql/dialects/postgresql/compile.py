@@ -228,7 +228,8 @@ def _statement_operations(facts: Facts, triggers: TableTriggers) -> frozenset[st
             raise TriggerError(
                 f"watch {triggers.class_name}: {table.name} is {why}; use trigger_level = row"
             )
-        return frozenset(_OPERATIONS)
+        is_early = isinstance(triggers, ChildTriggers) and triggers.may_precede_owner
+        return _NO_OPERATIONS if is_early else frozenset(_OPERATIONS)
     if (
         isinstance(triggers, ClassTriggers)
         and triggers.keys_may_shift
@@ -490,7 +491,9 @@ def _needs(
     place, log = facts.place_of(triggers), facts.log
     locked = [facts.place_of(child) for child in moving]
     read = sorted({*facts.read_by(triggers), *locked})
+    written = [log.name]
     if isinstance(triggers, ChildTriggers):
+        written += [log.deferred_table] if triggers.may_precede_owner else []
         pairs = _pairs(facts, facts.owner_of(triggers), triggers)
         operators = {operator for _, _, operator in pairs if operator is not None}
     else:
@@ -499,7 +502,7 @@ def _needs(
     return {
         "function": (place[0], function),
         "relations": [
-            (log.schema, log.name, "INSERT"),
+            *((log.schema, name, "INSERT") for name in written),
             *((*table, "SELECT") for table in read),
             *((*table, "UPDATE") for table in locked),
         ],
@@ -648,6 +651,8 @@ def _child_body(
         own_key=triggers.own_key,
         pairs=_pairs(facts, owner_place, triggers),
         is_one_spelling=triggers.is_spelled_alike(is_one_spelling),
+        may_precede_owner=triggers.may_precede_owner,
+        deferred=qualified(facts.log.schema, facts.log.deferred_table),
     )
 
 

@@ -195,6 +195,9 @@ WITH triggers AS (
 functions (part, oid) AS (
     SELECT 'trigger', function FROM triggers
     UNION
+    SELECT 'trigger', t.tgfoid FROM pg_catalog.pg_trigger t
+    WHERE t.tgrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(CAST(:deferred AS text))::pg_catalog.oid AND NOT t.tgisinternal
+    UNION
     SELECT 'wake', t.tgfoid FROM pg_catalog.pg_trigger t
     WHERE t.tgrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(CAST(:log AS text))::pg_catalog.oid
       AND t.tgname::pg_catalog.text OPERATOR(pg_catalog.=) CAST(:wake_trigger AS text)),
@@ -202,7 +205,7 @@ relations (part, oid) AS (
     SELECT part, pg_catalog.to_regclass(name)::pg_catalog.oid
     FROM (VALUES
         ('log', CAST(:log AS text)), ('error', :error), ('inflight', :inflight), ('state', :state), ('epoch', :epoch),
-        ('consumer', :consumer), ('captured', :captured), ('resync', :resync), ('version', :version), ('numbers', :deliveries),
+        ('consumer', :consumer), ('captured', :captured), ('resync', :resync), ('deferred', :deferred), ('version', :version), ('numbers', :deliveries),
         ('record_ids', coalesce(CAST(:numbers AS text), pg_catalog.pg_get_serial_sequence(:log, :record_id_column)))
     ) AS named (part, name)
     UNION ALL
@@ -239,7 +242,7 @@ WHERE a.grantee OPERATOR(pg_catalog.<>) o.owner
              OR d.rolname OPERATOR(pg_catalog.=) 'pg_write_all_data'::pg_catalog.name
                 AND a.privilege_type OPERATOR(pg_catalog.=) ANY (ARRAY['INSERT', 'UPDATE', 'DELETE']))
         AND pg_catalog.pg_has_role(r.oid, d.oid, 'USAGE'))
-  AND NOT (o.part OPERATOR(pg_catalog.=) 'log' AND a.privilege_type OPERATOR(pg_catalog.=) 'INSERT' AND (
+  AND NOT (o.part OPERATOR(pg_catalog.=) ANY (ARRAY['log', 'deferred']) AND a.privilege_type OPERATOR(pg_catalog.=) 'INSERT' AND (
       coalesce(pg_catalog.obj_description(pg_catalog.to_regclass(CAST(:log AS text))::pg_catalog.oid, 'pg_class'), '')
           OPERATOR(pg_catalog.!~~) 'Event log: triggers write it,%'
       OR EXISTS (
@@ -256,9 +259,9 @@ WITH ours AS (
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     LEFT JOIN pg_catalog.pg_description d ON d.classoid = 'pg_catalog.pg_trigger'::regclass AND d.objoid = t.oid
     WHERE NOT t.tgisinternal AND t.tgparentid = 0 AND CASE
-        WHEN t.tgrelid = to_regclass(:log) THEN EXISTS (
+        WHEN t.tgrelid IN (to_regclass(:log), to_regclass(:deferred)) THEN EXISTS (
             SELECT FROM pg_catalog.pg_proc w
-            WHERE w.oid = t.tgfoid AND w.pronamespace = c.relnamespace AND w.proname LIKE 'proc\_%\_wake')
+            WHERE w.oid = t.tgfoid AND w.pronamespace = c.relnamespace AND w.proname ~ '^proc_.*_(wake|deferred)$')
         -- The trigger of a partition calls a function of the partitioned table.
         ELSE d.description LIKE 'eventlog sha256:%' AND right(d.description, length(:marker)) = :marker
             AND NOT c.relispartition END

@@ -71,7 +71,7 @@ from eventlog.sql.triggers.declared import (
     ClassTriggers,
     TableName,
     TableTriggers,
-    warn_of_early_rows,
+    early_tables,
 )
 from eventlog.sql.triggers.planner import (
     Compiled,
@@ -476,7 +476,6 @@ def _warnings(
             yield from _filtered(one, facts)
             yield from _order(one, installed)
             yield from _partitions(one, installed)
-    yield from warn_of_early_rows(one.declared for one in compiled if not one.is_copy)
 
 
 def _keys(compiled: CompiledFunction) -> Iterable[str]:
@@ -577,6 +576,11 @@ def _not_captured(declared: Sequence[TableTriggers], facts: Facts) -> tuple[str,
             f"{table.name}: writes to the tables that inherit from it"
             for place, table in places.items()
             if place in facts.with_heirs
+        ),
+        *(
+            f"values of rows of {name} that are inserted before their owners, which its DEFERRABLE "
+            "foreign key allows: they are read back"
+            for name in early_tables(declared)
         ),
         *(
             ["writes by a replication apply worker or with session_replication_role = replica"]

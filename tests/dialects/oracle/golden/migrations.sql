@@ -423,7 +423,7 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_CAPTURED".content IS 'JSON: the table as it w
 
 INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
 SELECT 'internal_2' FROM DUAL
-WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('internal_2', 'internal_3', 'internal_4', 'internal_5', 'internal_6'));
+WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('internal_2', 'internal_3', 'internal_4', 'internal_5', 'internal_6', 'internal_7'));
 
 -- Running upgrade internal_2 -> internal_3
 BEGIN
@@ -521,6 +521,17 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".masks IS 'JSON: the masks that it h
 
 BEGIN
     EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''internal_6'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''internal_5''';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -942 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+-- Running upgrade internal_6 -> internal_7
+BEGIN
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''internal_7'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''internal_6''';
 EXCEPTION
     WHEN OTHERS THEN
         IF SQLCODE <> -942 THEN

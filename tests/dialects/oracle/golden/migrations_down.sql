@@ -15,6 +15,10 @@ BEGIN
 -- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DELETE FROM "LOGS"."EVENTLOG_VERSION" WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''log_1''';
 -- lines 455 to 462 of migrations
+-- Running downgrade internal_7 -> internal_6
+BEGIN
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''internal_6'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''internal_7''';
+-- lines 455 to 462 of migrations
 -- Running downgrade internal_6 -> internal_5
 BEGIN
     EXECUTE IMMEDIATE 'ALTER TABLE "LOGS"."EVENTLOG_CONSUMER" DROP COLUMN masks';
@@ -84,4 +88,4 @@ BEGIN
 -- lines 455 to 462 of migrations
 BEGIN
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_VERSION"';
--- lines 524 to 531 of migrations
+-- lines 535 to 542 of migrations
