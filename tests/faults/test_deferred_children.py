@@ -188,3 +188,13 @@ def test_many_values_leave_no_row_in_the_internal_table(tables: Tables) -> None:
 def test_a_role_without_the_right_logs_at_once_as_before(tables: Tables) -> None:
     tables.transaction("DROP TABLE eventlog_deferred")
     assert tables.logged(PHONE, JACK) == [(2, "idu=1", "usr_phone.phoneno", "a"), NAME]
+
+
+def replicated(engine: sa.Engine) -> None:
+    watched(engine, TABLES, capture_replicated=True)
+
+
+def test_replicated_rows_are_logged_at_the_commit_too(filled_database: Any) -> None:
+    with filled_database(replicated) as engine:
+        replica = "SET LOCAL session_replication_role = replica"
+        assert Tables(engine).logged(replica, PHONE, JACK) == [NAME, BACK]
