@@ -76,7 +76,7 @@ class ClientTokens:
         ConfigError.
         """
         self._section = section
-        # A client that knows the scope would refuse a token of a smaller one (RFC 6749, 3.3).
+        # oauthlib would raise a Warning for a token of a smaller scope (RFC 6749, 3.3).
         self._client = BackendApplicationClient(options.client_id)
         more: dict[str, Any] = {
             "include_client_id": True,

@@ -130,7 +130,7 @@ def body_of(rnd: Random) -> bytes:
 
 
 def message_of(rnd: Random) -> bytes:
-    """A message with a schema of its own, or a message of ours that was damaged."""
+    """A message that brings its schema, or a message of ours that was damaged."""
     match rnd.randrange(4):
         case 0:
             good = rnd.choice(GOOD)

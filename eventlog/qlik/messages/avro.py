@@ -229,8 +229,8 @@ def _whole_number(number: int) -> bytes:
 # --- schemas from outside ---
 #
 # fastavro reads a type by a recursive function in C, which ends the process if it runs out of
-# stack, and it reads a type that takes no bytes as often as a number in the message says. So each
-# schema is weighed before a message is read by it.
+# stack, and a count in a message makes it read a type that takes no bytes any number of times. So
+# each schema is weighed before a message is read by it.
 
 _LARGEST_DECIMAL: Final = 4096
 """The number of bytes of the largest decimal that is read: the time to convert it grows with the
