@@ -58,10 +58,10 @@ class Token(NamedTuple):
                         for part in map(value.get, cls._fields)
                     )
                 )
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             pass
         raise ConfigError(
-            f"restart {value!r} is not a token; expected one like "
+            f"restart {value!r:.60} is not a token; expected one like "
             f"{Token(0xB01746018, None).to_json()}"
         )
 

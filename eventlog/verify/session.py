@@ -333,11 +333,16 @@ def _resume(state: Path, work: Verification) -> tuple[str, str | None] | None:
     None if there is no such file. Raises ConfigError for the progress of another verification.
     """
     try:
-        content = json.loads(state.read_bytes())
+        return _taken_over(json.loads(state.read_bytes()), state, work)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--state {state} cannot be read: {error}") from None
+    except (
+        OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError,
+    ) as error:  # fmt: skip
+        raise ConfigError(f"--state {state} cannot be read: {error!r:.200}") from None
+
+
+def _taken_over(content: Any, state: Path, work: Verification) -> tuple[str, str | None]:
     report = work.report
     for member in ("log", "reader", "target"):
         if content.get(member) != getattr(report, member):

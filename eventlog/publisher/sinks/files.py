@@ -255,7 +255,7 @@ def _read(directory: Path) -> Owner | None:
         return Owner(str(content["identity"]), str(content["name"]))
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise ConfigError(
             f"{path} does not name the directory's owner; perhaps it was changed by hand. Delete "
             "it if all documents there come from one log"

@@ -39,6 +39,9 @@ _KNOWN: Final = 4096
 which no two streams share.
 """
 
+_MOST_TABLES: Final = 64 << 20
+"""The number of bytes of the descriptions of tables in a position."""
+
 _WORTH_A_MARK: Final = 1 << 20
 """The number of bytes without an end of a transaction, such as idle marks, after which the position
 moves anyway.
@@ -330,16 +333,16 @@ class FilesPosition(NamedTuple):
             restart, read, order = value["restart"], value["read"], value["size_order"]
             return cls(
                 BytePosition(str(restart["file"]), int(restart["offset"])),
-                zlib.decompress(base64.b64decode(value["tables"], validate=True)),
+                _unpacked(value["tables"]),
                 None if order is None else str(order),
                 BytePosition(str(read["file"]), int(read["offset"])),
                 str(read["digest"]),
                 tuple(map(str, value["between"])),
             )
-        except (KeyError, TypeError, ValueError, zlib.error) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, zlib.error) as error:
             raise BadToken(
-                f"the position names no place in a stream ({error!r}); perhaps it was changed by "
-                "hand. Remove the member `capture` from the position to read the files from their "
+                f"the position names no place in a stream ({error!r:.200}); perhaps it was "
+                "changed by hand. Remove the member `capture` from the position to read the files from their "
                 "beginning; answered changes are then skipped"
             ) from None
 
@@ -366,6 +369,15 @@ def _digest(known: bytes) -> str:
     of a file.
     """
     return hashlib.sha256(known).hexdigest()
+
+
+def _unpacked(text: str) -> bytes:
+    """Return what ``_packed`` packed. Raises ValueError."""
+    unpacking = zlib.decompressobj()
+    data = unpacking.decompress(base64.b64decode(text, validate=True), _MOST_TABLES)
+    if not unpacking.eof:
+        raise ValueError(f"tables has more than {_MOST_TABLES} bytes, or no end")
+    return data
 
 
 def _place_of(token: Any) -> FilesPosition | None:

@@ -416,7 +416,9 @@ class FileStore:
             try:
                 saved = json.loads(path.read_text(encoding="utf-8"))
                 return WriterState(str(saved["prefix"]), int(saved["number"]))
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except (
+                OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError,
+            ) as error:  # fmt: skip
                 raise FormatError(
                     f"{path} is not the state of a writer: {error!r}; restore or remove the file"
                 ) from None
