@@ -342,8 +342,8 @@ class FilesPosition(NamedTuple):
         except (KeyError, TypeError, ValueError, OverflowError, zlib.error) as error:
             raise BadToken(
                 f"the position names no place in a stream ({error!r:.200}); perhaps it was "
-                "changed by hand. Remove the member `capture` from the position to read the files from their "
-                "beginning; answered changes are then skipped"
+                "changed by hand. Remove the member `capture` from the position to read the files "
+                "from their beginning; answered changes are then skipped"
             ) from None
 
     def to_json(self) -> dict[str, Any]:
