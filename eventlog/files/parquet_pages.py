@@ -27,7 +27,7 @@ _BYTES_TOGETHER: Final = 16 << 20
 _HEADER: Final = 4096
 _LONGEST_HEADER: Final = 1 << 20
 _STRUCT, _LIST, _SET, _BINARY, _DOUBLE, _BYTE = 12, 9, 10, 8, 7, 3
-_DEEPEST: Final = 8
+_DEEPEST: Final = 12
 
 
 def rows_together(parquet: Any, file: BinaryIO) -> int:
@@ -43,18 +43,17 @@ def rows_together(parquet: Any, file: BinaryIO) -> int:
                 "values can be read"
             )
     metadata, size = parquet.metadata, os.fstat(file.fileno()).st_size
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
-    if sum(chunk.total_compressed_size for chunk in chunks) > size:
+    groups = _groups(file, size)
+    if sum(chunk.get(7, 0) for _, chunks in groups for chunk in chunks) > size:
         raise FormatError("its parts overlap")
     left = _LEAST_EXPANDED + _MOST_EXPANDED * size
     together: int = min(_TOGETHER, max(1, _CELLS_TOGETHER // max(1, metadata.num_columns)))
     columns = [parquet.schema.column(place) for place in range(metadata.num_columns)]
     fixed = sum(max(0, column.length or 0) for column in columns)
-    for group in groups:
+    for rows, chunks in groups:
         expanded = 0
-        for place in range(group.num_columns):
-            for page in _pages(file, group.column(place)):
+        for chunk in chunks:
+            for page in _pages(file, chunk):
                 expanded += page
                 left -= page
                 if page > _LARGEST_PAGE or left < 0:
@@ -62,63 +61,77 @@ def rows_together(parquet: Any, file: BinaryIO) -> int:
                         f"it has a page of more than {_LARGEST_PAGE} bytes, or its pages are more "
                         f"than {_MOST_EXPANDED} times as long as the file"
                     )
-        width = fixed + expanded // max(1, group.num_rows)
+        width = fixed + expanded // max(1, rows)
         together = min(together, max(1, _BYTES_TOGETHER // max(1, width)))
     return together
 
 
-def _pages(file: BinaryIO, chunk: Any) -> Iterator[int]:
+def _groups(file: BinaryIO, size: int) -> list[tuple[int, list[dict[int, Any]]]]:
+    """Return the row groups of a file: the number of their rows, and the fields of their column
+    chunks. Arrow itself ends the process for some wrong chunks. Raises FormatError.
+    """
+    length = int.from_bytes(os.pread(file.fileno(), 4, max(0, size - 8)), "little")
+    footer = os.pread(file.fileno(), min(length, size), max(0, size - 8 - length))
+    try:
+        return [(group[3], [chunk[3] for chunk in group[1]]) for group in _Struct(footer).fields[4]]
+    except (LookupError, TypeError) as error:
+        raise FormatError(f"its footer cannot be read: {error!r}") from None
+
+
+def _pages(file: BinaryIO, chunk: dict[int, Any]) -> Iterator[int]:
     """Yield the sizes of the decompressed pages of a column chunk. Raises FormatError."""
-    at = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)), default=-1)
-    end = at + chunk.total_compressed_size
+    at = min(filter(None, (chunk.get(11), chunk.get(9))), default=-1)
+    end = at + chunk.get(7, 0)
     while 0 <= at < end:
         header = _header(file, at)
-        yield header.uncompressed
-        at += header.length + header.compressed
+        expanded, length = header.fields.get(2, -1), header.fields.get(3, -1)
+        if min(expanded, length) < 0:
+            raise FormatError("the header of a page has no size")
+        yield expanded
+        at += header.length + length
 
 
-class _Header:
-    """The header of a page, read from the bytes at its start. Raises IndexError if they end inside
-    the header, FormatError if they are not a header.
+class _Struct:
+    """A struct at the start of these bytes: its ``fields`` by number, and its length. Raises
+    IndexError if the bytes end inside the struct, FormatError if they are not a struct.
     """
 
     def __init__(self, data: bytes) -> None:
         self._data, self.length = data, 0
-        sizes = self._struct(0)
-        self.uncompressed, self.compressed = sizes.get(2, -1), sizes.get(3, -1)
-        if min(self.uncompressed, self.compressed) < 0:
-            raise FormatError("the header of a page has no size")
+        self.fields = self._struct(0)
 
-    def _struct(self, depth: int) -> dict[int, int]:
-        """Pass over a struct, and return its integers by field."""
+    def _struct(self, depth: int) -> dict[int, Any]:
         if depth > _DEEPEST:
-            raise FormatError("the header of a page is too deep")
-        numbers: dict[int, int] = {}
+            raise FormatError("a struct is too deep")
+        fields: dict[int, Any] = {}
         field = 0
         while head := self._byte():
             field = field + (head >> 4) if head >> 4 else self._integer()
-            numbers[field] = self._value(head & 15, depth)
-        return numbers
+            fields[field] = self._value(head & 15, depth, is_field=True)
+        return fields
 
-    def _value(self, kind: int, depth: int) -> int:
+    def _value(self, kind: int, depth: int, *, is_field: bool) -> Any:
+        """Return a struct, a list or an integer; None for a value of another type."""
         if kind == _STRUCT:
-            self._struct(depth + 1)
-        elif kind in (_LIST, _SET):
+            return self._struct(depth + 1)
+        if kind in (_LIST, _SET):
             head = self._byte()
-            for _ in range(head >> 4 if head >> 4 < 15 else self._varint()):
-                self._value(head & 15, depth + 1)
-        elif kind == _BINARY:
+            length = head >> 4 if head >> 4 < 15 else self._varint()
+            if length > len(self._data):
+                raise FormatError("a list is longer than the file")
+            return [self._value(head & 15, depth + 1, is_field=False) for _ in range(length)]
+        if _BYTE < kind < _DOUBLE:
+            return self._integer()
+        if kind == _BINARY:
             length = self._varint()
             self.length += length
         elif kind == _DOUBLE:
             self.length += 8
-        elif kind == _BYTE:
+        elif kind == _BYTE or not is_field:
             self.length += 1
-        elif _BYTE < kind < _DOUBLE:
-            return self._integer()
         elif kind > _BYTE or not kind:
-            raise FormatError("the header of a page has a field of an unknown type")
-        return -1  # among others a boolean, which is in its head
+            raise FormatError("a field has an unknown type")
+        return None  # among others a boolean: as a field, it is in its head
 
     def _byte(self) -> int:
         self.length += 1
@@ -136,10 +149,10 @@ class _Header:
         return number >> 1 ^ -(number & 1)
 
 
-def _header(file: BinaryIO, at: int) -> _Header:
+def _header(file: BinaryIO, at: int) -> _Struct:
     for length in (_HEADER, _LONGEST_HEADER):
         try:
-            return _Header(os.pread(file.fileno(), length, at))
+            return _Struct(os.pread(file.fileno(), length, at))
         except IndexError:
             continue
     raise FormatError("the header of a page has no end")

@@ -401,8 +401,10 @@ def _reading_parquet(path: Path, read: Sequence[int]) -> Iterator[None]:
         raise
     except FormatError as error:
         raise with_location(error, path) from None
-    except (arrow.ArrowException, OSError, ValueError) as error:
-        # OSError: a page that cannot be decompressed.
+    except (
+        arrow.ArrowException, OSError, ValueError, TypeError, LookupError, OverflowError,
+    ) as error:  # fmt: skip
+        # OSError: a page that cannot be decompressed. The last three: a footer of other types.
         raise FormatError(f"{path}, after row {read[0]}: not Parquet: {error}") from error
 
 
