@@ -67,7 +67,7 @@ class CutAnswers:
                 client, _ = self._listener.accept()
                 most = None
                 if self.cuts:
-                    self.cuts, most = self.cuts - 1, self._random.randrange(600, 3000)
+                    self.cuts, most = self.cuts - 1, self._random.randrange(500, 1500)
                 server = socket.create_connection(("127.0.0.1", self._port))
                 for ends in ((client, server, None), (server, client, most)):
                     threading.Thread(target=self._pass, args=ends, daemon=True).start()

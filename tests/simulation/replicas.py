@@ -30,7 +30,7 @@ MOODS: dict[str, dict[str, float]] = {
     "good": {},
     "slow": {"slow": 0.5, "warning": 0.1},
     "retry": {"retry": 0.3},
-    "slow retry": {"retry": 0.3, "slow": 0.6},
+    "slow retry": {"retry": 0.3, "slow": 0.6, "place": 1.0},
     "moody": {"retry": 0.15, "away": 0.1, "lost": 0.1, "slow": 0.2, "half": 0.05, "warning": 0.1},
     "errors": {"error": 0.1, "unnamed": 0.6, "retry": 0.1, "slow": 0.1},
     "halves": {"error": 0.15, "unnamed": 1.0, "retry": 0.2, "lost": 0.1},
@@ -245,7 +245,8 @@ class Receiver:
             waits = (key in waiting and self.is_strict) or is_poison
             if waits or self._refuses("retry", one):
                 waiting.add(key)
-                verdicts[one] = EventResult(Level.RETRY, "later")
+                place = event.class_name if self._draws("place", one) else ""
+                verdicts[one] = EventResult(Level.RETRY, "later", place=place)
             elif self._refuses("error", one):
                 verdicts[one] = EventResult(Level.ERROR, "bad")
                 self._note_refused(event)

@@ -63,7 +63,7 @@ from eventlog.publisher.send.database_clock import DatabaseClock, resumed, round
 from eventlog.publisher.send.marks import Marks, keep_next_attempts
 from eventlog.publisher.send.outbox import Outbox, Place, Settled
 from eventlog.publisher.send.policy import Document
-from eventlog.publisher.send.sending import StatementRefused, flushed
+from eventlog.publisher.send.sending import StatementRefused, as_flushed, flush
 from eventlog.publisher.send.serving import rules_of
 from eventlog.publisher.send.session import (
     PublisherSession,
@@ -533,10 +533,10 @@ class LogFeed:
         """
         context = self.context
         counters = context.counters
-        found, lost = flushed(self.session.sink, self._outbox, counters)
+        refused, lost = flush(self.session.sink, self._outbox)
         begun = monotonic()
         by_batch: dict[int, Marks] = {}
-        for result, events, document in found:
+        for result, events, document in as_flushed(self._outbox.take_marks(), refused, counters):
             marks = by_batch.setdefault(document.place[0], Marks(counters))
             marks.add_answered(events, result, document)
             self._forget_built(document.place)

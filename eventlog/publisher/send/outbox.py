@@ -767,9 +767,10 @@ class Outbox(Generic[E]):
 
     def confirm(
         self, results: Mapping[str, EventResult], now: float, *, is_lost: bool = False
-    ) -> None:
+    ) -> int:
         """Apply the results of a flush, by event-id: put the events back that got *retry* and, if
         ``is_lost``, the events without a result. Later events of their objects are put back too.
+        Return how many events are confirmed.
 
         An event that got *retry* without a place gets a new event-id, since the receiver has it,
         but must apply it again after an earlier event.
@@ -805,6 +806,7 @@ class Outbox(Generic[E]):
                 if renamed:
                     self._rename_later(document.place, renamed)
         self.in_doubt |= self._has_doubtful
+        return len(self._marks)
 
     def _put_back(self, document: Document[E], judged: Judged[E], now: float) -> None:
         again = judged.again

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from typing import Final, Generic, NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy.exc import DBAPIError
 
@@ -99,17 +99,17 @@ def why_refused(result: EventResult) -> str:
     return result.message or f"the receiver answered {result.level.name.lower()}"
 
 
-class Flushed(NamedTuple, Generic[E]):
+class Flushed(NamedTuple):
     """What a flush has shown."""
 
-    marks: Sequence[Mark[E]]
-    """The events with a final result."""
+    results: Mapping[str, EventResult]
+    """The results that replace answers, by event-id."""
     lost: ReceiverUnavailable | None = None
     """The failure after which only some events are confirmed, to be raised once these are marked.
     """
 
 
-def flushed(sink: Sink, outbox: Outbox[E], counters: Counters) -> Flushed[E]:
+def flush(sink: Sink, outbox: Outbox[E]) -> Flushed:
     """Flush the sink, and put the events back into the outbox that the receiver does not have.
     Raises ReceiverUnavailable if it has none of them.
     """
@@ -121,21 +121,19 @@ def flushed(sink: Sink, outbox: Outbox[E], counters: Counters) -> Flushed[E]:
             raise
         lost, results = failure, failure.answered
     if lost is not None or any(one.level is Level.RETRY for one in results.values()):
-        outbox.confirm(results, monotonic(), is_lost=lost is not None)
-        waiting = [one for one in results.values() if one.place]
-        marks = list(_as_flushed(outbox.take_marks(), results, counters))
-        log_places(waiting, sum(len(mark.events) for mark in marks), is_news=True)
-        return Flushed(marks, lost)
-    return Flushed(list(_as_flushed(outbox.take_marks(), results, counters)))
+        taken = outbox.confirm(results, monotonic(), is_lost=lost is not None)
+        log_places(results.values(), taken, is_news=True)
+    return Flushed(results, lost)
 
 
-def log_places(waiting: Iterable[EventResult], taken: int, *, is_news: bool) -> None:
+def log_places(results: Iterable[EventResult], taken: int, *, is_news: bool) -> None:
     """Log how many events a receiver has taken, and what waits for each place; a warning if it is
     news.
     """
     found: dict[str, list[str]] = {}
-    for one in waiting:
-        found.setdefault(one.place, []).append(one.message)
+    for one in results:
+        if one.place:
+            found.setdefault(one.place, []).append(one.message)
     for place, messages in found.items():
         _log.log(
             logging.WARNING if is_news else logging.INFO,
@@ -149,7 +147,7 @@ def log_places(waiting: Iterable[EventResult], taken: int, *, is_news: bool) -> 
         )
 
 
-def _as_flushed(
+def as_flushed(
     marks: Iterable[Mark[E]], refused: Mapping[str, EventResult], counters: Counters
 ) -> Iterator[Mark[E]]:
     """Yield the results of events after a flush.

@@ -24,7 +24,7 @@ from eventlog.publisher.ledger.delivery import Tried, new_nonce
 from eventlog.publisher.send.database_clock import resumed, rounds_of, tried_of
 from eventlog.publisher.send.outbox import Outbox, Settled
 from eventlog.publisher.send.policy import EVERY, Document, tries_at
-from eventlog.publisher.send.sending import Flushed, flushed, why_refused
+from eventlog.publisher.send.sending import Flushed, as_flushed, flush, why_refused
 from eventlog.publisher.send.serving import rules_of
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import Failure
@@ -230,10 +230,8 @@ class SourceFeed:
         Raises ReceiverUnavailable if the sink has lost answers.
         """
         self._saved_at, self._answered = monotonic(), 0
-        found = Flushed[PendingEvent](())
-        if self.last_document_no:
-            found = flushed(self._sink, self.outbox, self._counters)
-        answered = [*found.marks, *self.outbox.take_marks()]
+        refused, lost = Flushed({}) if not self.last_document_no else flush(self._sink, self.outbox)
+        answered = list(as_flushed(self.outbox.take_marks(), refused, self._counters))
         self.outbox.record()
         for result, events, document in answered:
             self._counters.count_rows(result.level, len(events))
@@ -274,8 +272,8 @@ class SourceFeed:
             self.last_document_no = 0
         self._fatal = []
         self.after_save()
-        if found.lost is not None:
-            raise found.lost
+        if lost is not None:
+            raise lost
 
     def _moved(self) -> ReadPosition | None:
         """Move to the newest place before which every event is answered or recorded, and return
