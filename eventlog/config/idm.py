@@ -388,10 +388,14 @@ def _value(element: _Element) -> str:
 def _settings(parameters: _Parameters) -> Iterator[Setting]:
     values = dict(parameters.values)
     _scope(values, parameters)
+    known: dict[tuple[str, str], str] = {}
     for tag, text in values.items():
         if tag in _READ_ELSEWHERE:
             continue
         section, key, read = DRIVER_TAGS[tag]
+        if (first := known.setdefault((section, key), tag)) != tag:
+            parameters.refuse(tag, f"cannot be combined with {first}, which has the same meaning")
+            continue
         option = installed_options(section)[key].option
         try:
             value = _parsed(option, read(text))

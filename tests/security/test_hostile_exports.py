@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from random import Random
 from typing import Final
@@ -70,7 +71,7 @@ def case(rnd: Random) -> bytes:
 
 
 def read(data: bytes) -> None:
-    toml_text(read_driver(data), "export.xml")
+    tomllib.loads(toml_text(read_driver(data), "export.xml"))
 
 
 EXPORTS: Final = Border(case, read, limit=32 << 20, factor=60, known=KNOWN, seconds=4, least=0.2)
