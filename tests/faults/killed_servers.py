@@ -51,8 +51,8 @@ def publish_through_kills(
 
 
 class CutAnswers:
-    """A proxy before a server on ``port``. It passes everything to the server. It passes only some
-    bytes of the answers of the first ``cuts`` connections, swallows the rest, and then closes.
+    """A proxy before a server on ``port``. It passes everything to the server. For the first ``cuts``
+    connections it passes only some bytes of the answers back: it swallows the rest, and then closes.
     """
 
     def __init__(self, port: int, cuts: int) -> None:
