@@ -341,6 +341,17 @@ def test_what_contradicts_itself_or_is_not_legal_is_named(
     assert refused in reasons(driver)
 
 
+def test_of_two_names_of_one_parameter_the_first_is_taken_and_the_other_is_named() -> None:
+    driver = read_driver(
+        b'<driver-config><query-limit>7</query-limit><definition name="query limit"><value>9</value>'
+        b"</definition></driver-config>"
+    )
+    settings = tomllib.loads(toml_text(driver, "export.xml"))
+    assert settings["publisher"]["query_limit"] == 7
+    reason = driver.left_out["query limit"]
+    assert reason == "cannot be combined with query-limit, which has the same meaning"
+
+
 @pytest.mark.parametrize(
     ("export", "part"),
     [
