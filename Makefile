@@ -12,6 +12,7 @@
 #              takes the schedules with steps of this kind
 # make interleave  fresh schedules of real PostgreSQL sessions for SECONDS (60); SEED=7 and SHRINK=7 as above
 # make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
+# make lowest  the lowest versions of other packages that pyproject.toml allows: the tests of what uses each
 # make lint    ruff, mypy, import-linter and the check of our prose alone; style is lint without mypy, types is mypy
 # make reference  the parts of the documentation that come from the code: options, commands, error codes
 # make diagrams   docs/diagrams to docs/pictures, with Graphviz; make recording: the demo and the status page there
@@ -33,7 +34,7 @@ BENCHES := $(addprefix bench/,drain.py consumers.py horizon.py partitions.py cro
 
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: setup demo quick quick-tests test tests compiled lint style types docs docs-serve simulate interleave soak bench reference diagrams recording clean distclean
+.PHONY: setup demo quick quick-tests test tests compiled lint style types docs docs-serve simulate interleave soak lowest bench reference diagrams recording clean distclean
 
 setup: $(STAMP)
 
@@ -90,6 +91,9 @@ compiled: setup
 
 soak: setup
 	EVENTLOG_TEST_EXAMPLES=10 $(BIN)/pytest -m "soak or property" $(PYTEST_ARGS)
+
+lowest: setup
+	$(BIN)/python scripts/lowest.py build/lowest -n 2 --dist loadgroup $(PYTEST_ARGS)
 
 simulate: setup
 	@$(BIN)/python tests/simulation/$(if $(MUTATION),patches.py $(MUTATION) $(if $(NEEDS),--needs "$(NEEDS)"),simulate.py $(if $(SEED),--seed $(SEED),$(if $(SHRINK),--shrink $(SHRINK),$(if $(FLOORS),--floors $(FLOORS),--seconds $(or $(SECONDS),60)) $(if $(REPORT),--report))))
