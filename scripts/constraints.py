@@ -1,11 +1,11 @@
-"""Write docker/constraints.txt: each package that the image installs, pinned, as the index has it.
+"""Write docker/constraints.txt: each package that the image installs, pinned, with the hashes of
+the archives that the index has.
 
 python scripts/constraints.py
 """
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -19,6 +19,7 @@ HEAD = (
     "# The packages of the image, written by scripts/constraints.py; a test holds it against "
     "pyproject.toml.\n"
 )
+_PIN = re.compile(r"^([\w.-]+)==(\S+)((?: \\\n +--hash=\S+)*)$", re.MULTILINE)
 
 
 def image_requirements(project: dict[str, object], dockerfile: str) -> list[str]:
@@ -43,23 +44,27 @@ def image_requirements(project: dict[str, object], dockerfile: str) -> list[str]
     return [*found, *build["requires"]]
 
 
+def pins(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return the version of each package in a file of pins, and the hashes of its archives."""
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for name, version, rest in _PIN.findall(text):
+        found[name] = (version, tuple(re.findall(r"--hash=(sha256:[0-9a-f]{64})", rest)))
+    return found
+
+
 def main() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     dockerfile = DOCKERFILE.read_text(encoding="utf-8")
     version = re.search(r"FROM python:(\d+\.\d+)", dockerfile)
     assert version is not None
     command = [
-        sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed",
-        "--report=-", "--only-binary=:all:", f"--python-version={version[1]}", "--target=/nowhere",
-        *image_requirements(project, dockerfile),
+        sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--generate-hashes",
+        "--no-annotate", "--no-header", "--only-binary=:all:",
+        f"--python-version={version[1]}", "-",
     ]  # fmt: skip
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)  # noqa: S603 - our own words
-    report = json.loads(done.stdout)
-    pinned = sorted(
-        f"{one['metadata']['name'].lower().replace('_', '-')}=={one['metadata']['version']}\n"
-        for one in report["install"]
-    )
-    CONSTRAINTS.write_text(HEAD + "".join(pinned), encoding="utf-8")
+    needed = "\n".join(image_requirements(project, dockerfile))
+    done = subprocess.run(command, check=True, input=needed, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own words
+    CONSTRAINTS.write_text(HEAD + done.stdout, encoding="utf-8")
 
 
 if __name__ == "__main__":

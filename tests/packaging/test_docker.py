@@ -116,13 +116,23 @@ def test_a_change_of_the_code_downloads_nothing() -> None:
 
 
 def test_each_package_of_the_image_is_pinned_to_a_version_that_the_project_allows() -> None:
-    pinned = dict(
-        line.split("==") for line in PINS["CONSTRAINTS"].read_text().splitlines() if line[0] != "#"
-    )
+    pinned = {
+        name: version
+        for name, (version, _) in PINS["pins"](PINS["CONSTRAINTS"].read_text()).items()
+    }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     for text in PINS["image_requirements"](project, (DOCKER / "Dockerfile").read_text()):
         required = Requirement(text)
         assert pinned[required.name.lower()] in required.specifier, text
+
+
+def test_each_archive_of_the_image_has_the_hash_of_its_pin() -> None:
+    text = PINS["CONSTRAINTS"].read_text()
+    pinned = PINS["pins"](text)
+    assert len(pinned) == text.count("==") > 40
+    assert [name for name, (_, hashes) in pinned.items() if not hashes] == []
+    (download,) = (one.text for one in IMAGE if "pip wheel" in one.text)
+    assert "--require-hashes" in download
 
 
 def test_the_image_runs_as_a_fixed_user_that_is_not_root() -> None:

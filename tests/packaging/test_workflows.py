@@ -92,6 +92,28 @@ def test_a_release_waits_for_all_other_workflows() -> None:
         assert set(jobs[name]["needs"]) == called
 
 
+def test_each_action_is_pinned_to_a_commit_and_shows_its_version() -> None:
+    used = [
+        line.strip()
+        for path in WORKFLOWS
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "uses: " in line and "uses: ./" not in line
+    ]
+    assert used
+    pinned = r"(- )?uses: [\w-]+/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+"
+    assert [line for line in used if not re.fullmatch(pinned, line)] == []
+    versions_of = {line.rpartition("uses: ")[2] for line in used}
+    assert len({one.partition("@")[0] for one in versions_of}) == len(versions_of)
+
+
+def test_a_release_has_a_list_of_what_its_image_contains() -> None:
+    steps = workflow("release.yml")["jobs"]["distributions"]["steps"]
+    made = [one["run"] for one in steps if "cyclonedx-py" in one.get("run", "")]
+    assert "docker/constraints.txt" in "".join(made)
+    kept = [one["with"]["name"] for one in steps if "upload-artifact" in one.get("uses", "")]
+    assert kept == ["sbom", "distributions"]
+
+
 def test_what_the_workflows_run_is_in_the_tree() -> None:
     for path in WORKFLOWS:
         text = path.read_text(encoding="utf-8")
