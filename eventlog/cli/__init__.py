@@ -177,6 +177,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "triggers accept": {
         "eventlog triggers accept usr_phone": "usr_phone is not captured any more, as it should be",
+        "eventlog triggers accept usr_phone --dry-run": "what would be accepted",
     },
     "triggers drop": {
         "eventlog triggers drop --dry-run": "what would be dropped",

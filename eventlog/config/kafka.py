@@ -7,9 +7,8 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from eventlog.config.kinds import REFERENCES, SECRET, librdkafka
-from eventlog.core.hosts import PLAIN_HTTP, is_loopback
 from eventlog.core.options import BOOLEAN, TEXT, Option
-from eventlog.core.secrets import referenced_secret
+from eventlog.core.secrets import PLAIN_HTTP, is_loopback, referenced_secret
 from eventlog.errors import ConfigError
 
 BROKERS: Final = Option(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from eventlog.changes.format import Format
 from eventlog.changes.publishing import Publishing
 from eventlog.config.settings import LETTERS, as_of_letters
-from eventlog.core.hosts import is_loopback
 from eventlog.core.options import same_fields
+from eventlog.core.secrets import is_loopback
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, WrongResult, called, check_result, with_location
 from eventlog.registry import check_format, format_named, sink_named, source_named, writer_of

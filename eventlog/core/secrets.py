@@ -1,9 +1,11 @@
-"""Secrets that settings refer to. A secret is in an environment variable ``NAME``, or in a file
-that ``NAME_FILE`` names, as orchestrators provide secrets.
+"""Secrets that settings refer to, and the hosts to which they may go without TLS. A secret is in an
+environment variable ``NAME``, or in a file that ``NAME_FILE`` names, as orchestrators provide
+secrets.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from os import environ
 from pathlib import Path
@@ -13,6 +15,17 @@ from eventlog.errors import ConfigError
 
 REFERENCE: Final = re.compile(r"env:(?P<variable>[A-Za-z_][A-Za-z0-9_]*)|file:(?P<file>/.+)")
 """A reference to a secret, in a setting that is not a secret itself."""
+PLAIN_HTTP: Final = "credentials are not sent over plain http to another machine; use https"
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if a name or an address leads to this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def secret_variable(name: str) -> str | None:

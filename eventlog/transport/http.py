@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 from eventlog import __version__
 from eventlog.core.clock import monotonic, utc_now
-from eventlog.core.hosts import PLAIN_HTTP, is_loopback
+from eventlog.core.secrets import PLAIN_HTTP, is_loopback
 from eventlog.errors import ConfigError, first_of, without_secrets
 from eventlog.transport.tls import tls_context
 

@@ -28,7 +28,7 @@ from eventlog.cli.context import (
     table,
 )
 from eventlog.config.effective import Effective, effective
-from eventlog.config.kinds import BASE, COLUMN_MAP, URL, masked
+from eventlog.config.kinds import BASE, COLUMN_MAP, URL, masked, url_of
 from eventlog.config.load import Config, load
 from eventlog.config.publishing import chosen_format
 from eventlog.config.settings import (
@@ -429,8 +429,11 @@ class Settings(Request):
     """Show the settings in effect and where each came from. Secrets are masked."""
 
     def run(self, context: CommandContext) -> CommandResult:
-        """Read the settings."""
-        settings = list(effective(context.config()))
+        """Read the settings. Raises ConfigError."""
+        config = context.config()
+        if config.database.url is not None:
+            url_of(config.database.url)  # says what is wrong with it
+        settings = list(effective(config))
         return CommandResult(
             [setting._asdict() for setting in settings], partial(print_settings, settings)
         )

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from eventlog.config.kinds import named_tokens
 from eventlog.config.settings import MonitorSettings
-from eventlog.core.hosts import is_loopback
+from eventlog.core.secrets import is_loopback
 
 HEADERS: Final = {
     "Content-Security-Policy": (

@@ -29,8 +29,8 @@ from starlette.types import ASGIApp
 
 from eventlog.config.settings import MonitorSettings
 from eventlog.core.clock import start_thread
-from eventlog.core.hosts import is_loopback
 from eventlog.core.rows.event_ids import row_or_object
+from eventlog.core.secrets import is_loopback
 from eventlog.errors import BadQuestion, ConfigError, EventlogError, NoSuchRow, visible
 from eventlog.publisher.context.observer import Seen
 from eventlog.publisher.inspect.listing import Wanted

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from eventlog.core.hosts import is_loopback
+from eventlog.core.secrets import is_loopback
 from eventlog.errors import first_of
 from eventlog.sql.port.sql_files import literal
 
