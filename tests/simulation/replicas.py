@@ -30,7 +30,7 @@ MOODS: dict[str, dict[str, float]] = {
     "good": {},
     "slow": {"slow": 0.5, "warning": 0.1},
     "retry": {"retry": 0.3},
-    "slow retry": {"retry": 0.3, "slow": 0.6, "place": 1.0},
+    "slow retry": {"retry": 0.3, "slow": 0.6},
     "moody": {"retry": 0.15, "away": 0.1, "lost": 0.1, "slow": 0.2, "half": 0.05, "warning": 0.1},
     "errors": {"error": 0.1, "unnamed": 0.6, "retry": 0.1, "slow": 0.1},
     "halves": {"error": 0.15, "unnamed": 1.0, "retry": 0.2, "lost": 0.1},
@@ -45,6 +45,7 @@ MOODS: dict[str, dict[str, float]] = {
     "slow stumbles": {"fail one": 1.0, "slow": 0.5, "retry": 0.05},
     "slow errors": {"error": 0.15, "unnamed": 0.7, "applies a part": 0.5, "slow": 0.4},
     "slow losses": {"retry": 0.2, "lost": 0.2, "half": 0.1, "slow": 0.4},
+    "slow places": {"retry": 0.3, "slow": 0.6, "place": 1.0},
 }
 """The probability of each answer, by the name of a mood."""
 
