@@ -338,7 +338,10 @@ class ActionPages:
         if not user:
             return "an action needs a token with a name: set tokens in [monitor]"
         headers = request.headers
-        origin = urlsplit(headers.get("origin", "")).netloc.lower()
+        try:
+            origin = urlsplit(headers.get("origin", "")).netloc.lower()
+        except ValueError:  # [
+            origin = ""
         is_own = origin and origin == headers.get("host", "").lower()
         if not is_own or headers.get("sec-fetch-site", "same-origin") != "same-origin":
             return "only the status page may request an action: the header Origin must name it"
