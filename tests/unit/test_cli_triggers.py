@@ -830,6 +830,18 @@ def test_a_renamed_table_is_proposed_by_its_present_name_and_not_by_the_nearest(
 
 
 @pytest.mark.usefixtures("logged")
+def test_a_plan_as_json_has_an_object_for_each_renamed_table(
+    run: Run, database: sa.Engine
+) -> None:
+    assert run("triggers", "apply", "-y")[0] == 0
+    with database.begin() as conn:
+        conn.exec_driver_sql("ALTER TABLE hr.usr_phone RENAME TO phone")
+    assert json.loads(run("triggers", "plan", "--json")[1])["renamed"] == [
+        {"former": "usr_phone", "present": "phone", "watch": "usr"}
+    ]
+
+
+@pytest.mark.usefixtures("logged")
 def test_doctor_prints_its_findings_before_the_settings(run: Run) -> None:
     assert run("triggers", "apply", "-y")[0] == 0
     out = run("doctor")[1]

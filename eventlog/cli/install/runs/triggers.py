@@ -194,6 +194,7 @@ def _data(planned: TriggerPlan) -> JsonObject:
     del data["captured"], data["ungranted"]
     for action in data["actions"]:
         action["gaps"] = action.pop("uncaptured")  # the name that programs read
+    data["renamed"] = [one._asdict() for one in planned.renamed]
     return {**data, "changes": len(planned.changes), "due": due}
 
 
