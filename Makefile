@@ -11,6 +11,8 @@
 #              patches of the product: which of them do the schedules that reach their lines find? NEEDS=skip_refused
 #              takes the schedules with steps of this kind
 # make interleave  fresh schedules of real PostgreSQL sessions for SECONDS (60); SEED=7 and SHRINK=7 as above
+# make real    applications that nobody here wrote (Wagtail, Tryton, procrastinate; APPLICATION=tryton: one of them), with
+#              triggers on all of their tables: workload, migration, comparison of every object; 15 minutes
 # make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
 # make lowest  the lowest versions of other packages that pyproject.toml allows: the tests of what uses each
 # make lint    ruff, mypy, import-linter and the check of our prose alone; style is lint without mypy, types is mypy
@@ -34,7 +36,7 @@ BENCHES := $(addprefix bench/,drain.py consumers.py horizon.py partitions.py cro
 
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: setup demo quick quick-tests test tests compiled lint style types docs docs-serve simulate interleave soak lowest bench reference diagrams recording clean distclean
+.PHONY: setup demo quick quick-tests test tests compiled lint style types docs docs-serve simulate interleave soak real lowest bench reference diagrams recording clean distclean
 
 setup: $(STAMP)
 
@@ -100,6 +102,9 @@ simulate: setup
 
 interleave: setup
 	@$(BIN)/python tests/simulation/interleave.py $(if $(SEED),--seed $(SEED),$(if $(SHRINK),--shrink $(SHRINK),--seconds $(or $(SECONDS),60)))
+
+real: setup
+	@$(BIN)/python tests/real/run.py $(APPLICATION)
 
 bench: setup
 	@for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python "$$bench"; done
