@@ -59,6 +59,12 @@ APPLICATIONS = {
         Stage("forward", "wagtail"),
         Stage("load_again", "wagtail"),
     ),
+    "tryton": (
+        Stage("base", "tryton-7.0"),
+        Stage("work", "tryton-7.0"),
+        Stage("migrate", "tryton-7.4"),
+        Stage("work", "tryton-7.4"),
+    ),
 }
 """The stages of each application. The first makes the state before the triggers."""
 
