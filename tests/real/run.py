@@ -65,6 +65,12 @@ APPLICATIONS = {
         Stage("migrate", "tryton-7.4"),
         Stage("work", "tryton-7.4"),
     ),
+    "procrastinate": (
+        Stage("base", "procrastinate-2"),
+        Stage("work", "procrastinate-2"),
+        Stage("migrate", "procrastinate-3"),
+        Stage("work", "procrastinate-3"),
+    ),
 }
 """The stages of each application. The first makes the state before the triggers."""
 
