@@ -830,9 +830,7 @@ def test_a_renamed_table_is_proposed_by_its_present_name_and_not_by_the_nearest(
 
 
 @pytest.mark.usefixtures("logged")
-def test_a_plan_as_json_has_an_object_for_each_renamed_table(
-    run: Run, database: sa.Engine
-) -> None:
+def test_a_plan_as_json_has_an_object_for_each_renamed_table(run: Run, database: sa.Engine) -> None:
     assert run("triggers", "apply", "-y")[0] == 0
     with database.begin() as conn:
         conn.exec_driver_sql("ALTER TABLE hr.usr_phone RENAME TO phone")

@@ -432,7 +432,7 @@ class Settings(Request):
         """Read the settings. Raises ConfigError."""
         config = context.config()
         if config.database.url is not None:
-            url_of(config.database.url)  # says what is wrong with it
+            url_of(config.database.url)  # raises ConfigError
         settings = list(effective(config))
         return CommandResult(
             [setting._asdict() for setting in settings], partial(print_settings, settings)
