@@ -32,7 +32,14 @@ from django.db import connection, transaction  # noqa: E402
 from django.db.models import F, Value  # noqa: E402
 from django.db.models.functions import Concat  # noqa: E402
 from wagtail.models import Collection, Page, Site  # noqa: E402
-from wagtail.test.testapp.models import Advert, EventPage, FeatureCompleteToy, SimplePage  # noqa: E402
+from wagtail.test.testapp.models import (  # noqa: E402
+    Advert,
+    EventPage,
+    EventPageChooserModel,
+    FeatureCompleteToy,
+    PageChooserModel,
+    SimplePage,
+)
 
 _EARLIER = (("tests", "0052"), ("wagtailcore", "0096"), ("wagtailsearchpromotions", "zero"))
 """The migrations that are undone: they drop and create tables, columns and indexes."""
@@ -53,6 +60,7 @@ def work(operations: Operations) -> None:
         change_many_at_once,
         upsert,
         edit_tags,
+        choose_pages,
         change_in_a_transaction_that_is_partly_undone,
         change_collections_and_sites,
         delete_users,
@@ -121,6 +129,14 @@ def edit_tags() -> None:
     advert.save()
     advert.tags.remove("two")
     advert.save()
+
+
+def choose_pages() -> None:
+    """Rows of child tables: load_again inserts them before their owners."""
+    for page in EventPage.objects.all()[:3]:
+        EventPageChooserModel.objects.create(page=page)
+        PageChooserModel.objects.create(page=page)
+    PageChooserModel.objects.last().delete()
 
 
 def change_in_a_transaction_that_is_partly_undone() -> None:
