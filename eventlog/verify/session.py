@@ -173,7 +173,7 @@ def run_verification(
         work = Verification(context, snapshots, undone, motion, target, options, report)
         place = None
         if state is not None:
-            place = _resume(state, work)
+            place = resume_from(state, work)
             work.save = _saver(state)
         if started is not None:
             work.advance = started(_expected(context, chosen))
@@ -328,7 +328,7 @@ def _encoded(content: Any) -> bytes:
     return json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
-def _resume(state: Path, work: Verification) -> tuple[str, str | None] | None:
+def resume_from(state: Path, work: Verification) -> tuple[str, str | None] | None:
     """Take over the progress in a file, and return the class and the key after which to continue;
     None if there is no such file. Raises ConfigError for the progress of another verification.
     """

@@ -496,7 +496,7 @@ def test_drop_takes_away_the_triggers_of_a_log_whose_schema_was_renamed(
         planned = triggers_of(db.dialect).plan_drop(find_log(db, config))
         triggers_of(db.dialect).apply(db.connection, planned)
     execute(database, "INSERT INTO people.usr VALUES (1, 'a')")
-    assert triggers_in(database) == []
+    assert {table for table, *_ in triggers_in(database)} == {"eventlog_deferred"}
 
 
 def test_a_session_that_first_writes_to_a_renamed_table_remembers_its_types(

@@ -35,9 +35,9 @@ def test_state_that_others_changed_is_refused(tmp_path: Path, text: str) -> None
     with pytest.raises(EventlogError):
         Token.of(text if text != "{}" else "[]")
     with pytest.raises(EventlogError):
-        sink_files._read(tmp_path)
+        sink_files.marked_owner(tmp_path)
     with pytest.raises(EventlogError):
-        session._resume(tmp_path / "progress", work)
+        session.resume_from(tmp_path / "progress", work)
     store = file_tables.FileStore(tmp_path, WriteOptions())
     with pytest.raises(EventlogError):
         store.stored_state()

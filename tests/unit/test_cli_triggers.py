@@ -839,13 +839,6 @@ def test_a_plan_as_json_has_an_object_for_each_renamed_table(run: Run, database:
     ]
 
 
-@pytest.mark.usefixtures("logged")
-def test_doctor_prints_its_findings_before_the_settings(run: Run) -> None:
-    assert run("triggers", "apply", "-y")[0] == 0
-    out = run("doctor")[1]
-    assert out.index("info: ") < out.index("Settings in effect")
-
-
 def test_init_shows_what_the_styles_cost_for_a_table_of_many_columns(
     run: Run, database: sa.Engine
 ) -> None:

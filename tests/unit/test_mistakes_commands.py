@@ -84,14 +84,14 @@ def test_a_setting_of_the_wrong_form_is_answered_with_an_example(
     assert (code, answer in err) == (2, True), err
 
 
-def test_doctor_prints_its_findings_last(shop: Path, run: Run) -> None:
+def test_doctor_prints_its_findings_first(shop: Path, run: Run) -> None:
     ((trigger,), *_) = change("SELECT name FROM sqlite_master WHERE type = 'trigger'")
     change(f'DROP TRIGGER "{trigger}"')
     code, out, _ = run("doctor")
     lines = out.splitlines()
     (settings,) = [at for at, line in enumerate(lines) if line.startswith("Settings in effect")]
     found = [at for at, line in enumerate(lines) if line.startswith(("error: ", "warning: "))]
-    assert (code, settings < found[0]) == (ExitCode.NO, True), out
+    assert (code, found[-1] < settings) == (ExitCode.NO, True), out
     assert lines[-1].startswith("errors: ")
 
 

@@ -148,5 +148,5 @@ def test_what_only_a_log_has_is_refused_in_words(
     stream.insert(1, 2)
     with published(stream, place, configure(tmp_path), Failing(2)) as ask:
         code, refused = ask("/queue.json")
-        assert (code, "has no log" in refused["error"]) == (502, True)
+        assert (code, "has no log" in refused["error"]) == (404, True)
         assert ask("/status.json")[1]["source"] == "gbase"

@@ -212,7 +212,7 @@ def claim(directory: Path, owner: Owner, newest_delivery: Callable[[int], int]) 
     """
     try:
         make_directory(directory)
-        marked = _read(directory)
+        marked = marked_owner(directory)
         if marked is None or marked.identity == owner.identity:
             refuse_later_deliveries(
                 owner,
@@ -224,7 +224,7 @@ def claim(directory: Path, owner: Owner, newest_delivery: Callable[[int], int]) 
             )
         if marked is None:
             _write(directory, owner)
-            marked = _read(directory) or owner  # of another owner, if that one was faster
+            marked = marked_owner(directory) or owner  # of another owner, if that one was faster
     except OSError as error:
         raise unwritable(directory, error) from error
     refuse_another_owner(
@@ -247,7 +247,7 @@ def _latest_delivery(directory: Path) -> int:
     )
 
 
-def _read(directory: Path) -> Owner | None:
+def marked_owner(directory: Path) -> Owner | None:
     """Return the owner of the directory, None if the directory has no marker."""
     path = directory / MARKER
     try:

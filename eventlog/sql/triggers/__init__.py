@@ -341,17 +341,18 @@ class Triggers(ABC):
         not run, DatabaseError.
         """
         log = self.find_log(log)
+        declared = declared_triggers(database, catalog, watches, log.db.reflect, refused)
+        plan = self.plan_declared(log, database.schema, declared.tables)
         entries = self._entries(log)
         known = set(chain.from_iterable(catalog.former_names().values()))
         found = renamed_tables(entries, database, partial(self.identities, log.connection))
         renamed = [one for one in found if one.former not in known]
-        refused = dict(refused) | {
+        why = {
             one.former: TriggerError(f"the table {one.former!r} has the name {one.present!r} now")
             for one in renamed
-            if one.former in refused
         }
-        declared = declared_triggers(database, catalog, watches, log.db.reflect, refused)
-        plan = self.plan_declared(log, database.schema, declared.tables)
+        errors = {name: why.get(name, error) for name, error in declared.refused.items()}
+        declared = declared._replace(refused=errors)
         actions = plan.actions
         if declared.refused or plan.refused:
             actions = tuple(

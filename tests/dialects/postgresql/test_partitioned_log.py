@@ -141,7 +141,16 @@ def test_the_log_of_another_maker_is_refused(
         database,
         *(
             f"DROP TABLE eventlog_{one}"
-            for one in ("error", "inflight", "state", "resync", "epoch", "consumer", "captured")
+            for one in (
+                "error",
+                "inflight",
+                "state",
+                "resync",
+                "epoch",
+                "consumer",
+                "captured",
+                "deferred",
+            )
         ),
     )
     execute(database, "DROP SEQUENCE eventlog_delivery")

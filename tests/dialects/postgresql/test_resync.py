@@ -270,7 +270,7 @@ class TestWhere:
         users(hr, 1)
         code, out, err = run("resync", "usr", "--where", where)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert err.startswith(f"eventlog: --where {where}: ")
+        assert err.startswith(f"eventlog: --where {where}")
         assert (keys(hr), positions(hr)) == ([], [])
         with hr.connect() as conn:
             assert sa.inspect(conn).has_table("usr_phone", "hr")
