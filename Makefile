@@ -2,7 +2,7 @@
 # make demo    all steps on an embedded PostgreSQL
 # make quick   lint, the unit and conformance tests, one run from a table to its documents: for the loop of somebody
 #              who works, a minute and a half on 2 cores
-# make test    lint, types, import contracts, the site, tests; about 15 minutes on two cores in a fresh clone, set-up included
+# make test    lint, types, import contracts, the site, tests; about 18 minutes on two cores in a fresh clone, set-up included
 # make soak    the tests that take longer
 # make simulate  fresh schedules of a simulated publisher for SECONDS (60); SEED=7 shows the steps of one seed, or of a
 #              plan in a file, SHRINK=7 leaves out what does not matter to its failure; with SECONDS, REPORT=1 adds which

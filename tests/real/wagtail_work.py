@@ -189,7 +189,7 @@ def change_adverts() -> None:
 
 
 def load_again(operations: Operations) -> None:
-    """Empty all tables at once, then load everything: each child row before its owner."""
+    """Empty all tables in one statement, and then load each child row before its owner."""
     with tempfile.TemporaryDirectory() as directory:
         dump = Path(directory, "all.json")
         operations.run(dump_in_reverse, dump)
