@@ -104,8 +104,10 @@ class Tokens(Protocol):
         """Return the token for the next request. Raises HttpFailed."""
         ...
 
-    def forget(self, token: str) -> None:
-        """Never return this token again, because the server refused it."""
+    def forget_if_refused(self, token: str, status: int) -> bool:
+        """Note the status of an answer to a request with this token. Return True if another token
+        may change the answer; this one is then never returned again.
+        """
         ...
 
 
@@ -181,10 +183,10 @@ class HttpClient:
             return self._exchange(method, headers, body, path)
         token = self._tokens.current()
         response = self._exchange(method, {**headers, **_bearer(token)}, body, path)
-        if response.status == HTTPStatus.UNAUTHORIZED:
-            self._tokens.forget(token)
+        if self._tokens.forget_if_refused(token, response.status):
             token = self._tokens.current()
             response = self._exchange(method, {**headers, **_bearer(token)}, body, path)
+            self._tokens.forget_if_refused(token, response.status)
         return response
 
     def _exchange(

@@ -5,6 +5,8 @@ oauthlib forms the requests and reads the answers; our HTTP client sends the req
 
 from __future__ import annotations
 
+import json
+import logging
 import threading
 from base64 import b64encode
 from collections.abc import Sequence
@@ -21,6 +23,8 @@ from eventlog.core.oauth import OAuthOptions
 from eventlog.errors import ConfigError, with_location
 from eventlog.transport.http import HttpClient, HttpFailed, retry_after
 
+_log = logging.getLogger(__name__)
+
 _LARGEST_ANSWER: Final = 1 << 20
 _HEADERS: Final = {
     "Accept": "application/json",
@@ -31,6 +35,11 @@ _BUSY: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _EARLY: Final = 30.0
 """The number of seconds before its end at which a token is renewed. A short-lived token is renewed
 when a quarter of its lifetime is left.
+"""
+
+_ESTABLISHED: Final = 60.0
+"""The age in seconds from which a receiver's 403 may be about the token: its rights are not those
+that it had when the server issued it.
 """
 
 _ADVICE: Final = {
@@ -76,7 +85,8 @@ class ClientTokens:
         ConfigError.
         """
         self._section = section
-        # oauthlib would raise a Warning for a token of a smaller scope (RFC 6749, 3.3).
+        # With the scope, oauthlib would raise a Warning for a token of another one (RFC 6749, 3.3).
+        self._scope = options.scope
         self._client = BackendApplicationClient(options.client_id)
         more: dict[str, Any] = {
             "include_client_id": True,
@@ -119,6 +129,7 @@ class ClientTokens:
         self._lock = threading.Lock()
         self._token, self._ends = "", 0.0
         self._former = ""
+        self._since, self._is_forbidden = 0.0, False
         self._failed_at, self._failure = 0.0, TokenUnavailable("", "")
 
     @property
@@ -139,11 +150,22 @@ class ClientTokens:
                     raise
             return self._token
 
-    def forget(self, token: str) -> None:
-        """Never return this token again, because the receiver refused it."""
+    def forget_if_refused(self, token: str, status: int) -> bool:
+        """Note the status of an answer to a request with this token. Return True if the request
+        must be sent again with a new token: after 401, and after 403 if the token is 60 s old and
+        the answer before was not 403, too. The token is then never returned again.
+        """
         with self._lock:
-            if self._token == token:
+            was_forbidden = self._is_forbidden
+            self._is_forbidden = status == HTTPStatus.FORBIDDEN
+            if self._is_forbidden and (
+                was_forbidden or (self._token == token and monotonic() - self._since < _ESTABLISHED)
+            ):
+                return False
+            is_refused = self._is_forbidden or status == HTTPStatus.UNAUTHORIZED
+            if is_refused and self._token == token:
                 self._token, self._former = "", token
+            return is_refused
 
     def close(self) -> None:
         """Close the connection."""
@@ -166,9 +188,30 @@ class ClientTokens:
         if status in _BUSY:
             why = f"{place}: it answers {status}"
             raise TokenUnavailable(why, why, retry_after=retry_after(headers))
+        answer = self._parsed(place, status, body)
+        token, kind = answer.get("access_token"), answer.get("token_type", "Bearer")
+        is_token = isinstance(token, str) and token and all("!" <= c <= "~" for c in token)
+        if not 200 <= status <= 299 or not is_token:
+            raise self._without_token(place, status)
+        if str(kind).lower() != "bearer":
+            advice = f"choose another client of this server in {self._section}.client_id"
+            why = f"{place}: the type of its token is not Bearer; {advice}"
+            raise TokenUnavailable(why, why, advice=advice)
+        granted = str(answer.get("scope") or self._scope or "")
+        if self._scope and {*granted.split()} != {*self._scope.split()}:
+            shown = self._http.clean(granted)
+            _log.debug("%s: granted scope %s, asked for %s", self._section, shown, self._scope)
+        self._former, self._token = self._token or self._former, token
+        self._since, self._ends = begun, begun + _lifetime(answer.get("expires_in"))
+
+    def _parsed(self, place: str, status: int, body: bytes) -> dict[str, Any]:
+        """Return what the token endpoint answers. Raises TokenUnavailable for whatever oauthlib
+        raises or warns of.
+        """
         try:
-            answer = self._client.parse_request_body_response(body.decode("utf-8", "replace"))
-            token, kind = answer["access_token"], answer.get("token_type", "Bearer")
+            content = json.loads(body)
+            lifetime = content.pop("expires_in", None)  # oauthlib refuses a text such as "3600.0"
+            answer = self._client.parse_request_body_response(json.dumps(content))
         except OAuth2Error as error:
             raise self._refused(place, status, error) from None
         except (
@@ -178,17 +221,10 @@ class ClientTokens:
             LookupError,
             ArithmeticError,
             RecursionError,
+            Warning,
         ):
             raise self._without_token(place, status) from None
-        is_token = isinstance(token, str) and token and all("!" <= c <= "~" for c in token)
-        if not 200 <= status <= 299 or not is_token:
-            raise self._without_token(place, status)
-        if str(kind).lower() != "bearer":
-            advice = f"choose another client of this server in {self._section}.client_id"
-            why = f"{place}: the type of its token is not Bearer; {advice}"
-            raise TokenUnavailable(why, why, advice=advice)
-        self._former, self._token = self._token or self._former, token
-        self._ends = begun + _lifetime(answer.get("expires_in"))
+        return {**answer, "expires_in": lifetime, "scope": content.get("scope")}
 
     def _refused(self, place: str, status: int, error: OAuth2Error) -> TokenUnavailable:
         """Return the error for an answer with an error of RFC 6749, 5.2, or for an answer that is

@@ -4,6 +4,7 @@ well, late, wrongly or not at all (spec/event-log.md 8.4, *Tokens*).
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import json
@@ -106,15 +107,24 @@ def test_a_document_goes_with_a_token_that_the_clients_credentials_get() -> None
     assert bearers(receiver) == ["t1", "t1"]
 
 
-def test_a_token_of_a_smaller_scope_is_used() -> None:
-    answer = {"access_token": "t1", "token_type": "Bearer", "scope": "events"}
+@pytest.mark.parametrize(
+    ("scope", "granted"),
+    [("events write", "events"), ("events", "profile events"), ("events write", "write events")],
+)
+def test_a_token_of_another_scope_is_used(
+    caplog: pytest.LogCaptureFixture, scope: str, granted: str
+) -> None:
+    caplog.set_level(logging.DEBUG, "eventlog.transport.oauth")
     with (
         Receiver() as receiver,
-        Receiver(lambda _: reply(200, json.dumps(answer).encode())) as endpoint,
-        to(receiver, endpoint, scope="events write") as sink,
+        Receiver(lambda _: issued("t1", scope=granted)) as endpoint,
+        to(receiver, endpoint, scope=scope) as sink,
     ):
         assert sink.send(document()) == Answer()
     assert bearers(receiver) == ["t1"]
+    told = f"sink.oauth: granted scope {granted}, asked for {scope}"
+    is_same = {*scope.split()} == {*granted.split()}
+    assert [one.getMessage() for one in caplog.records] == ([] if is_same else [told])
 
 
 def test_the_example_of_the_guide_gets_a_token() -> None:
@@ -189,14 +199,15 @@ def test_threads_that_waited_for_a_token_in_vain_do_not_ask_again(
     assert len(set(failures)) == 1
 
 
+@pytest.mark.parametrize("lifetime", [3600, 3600.0, "3600", "3600.0"])
 def test_a_token_is_renewed_before_it_ends_by_our_own_clock(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, lifetime: object
 ) -> None:
     now = [1000.0]
     monkeypatch.setattr(oauth, "monotonic", lambda: now[0])
     with (
         Receiver() as receiver,
-        Receiver(rotating(expires_in=3600)) as endpoint,
+        Receiver(rotating(expires_in=lifetime)) as endpoint,
         to(receiver, endpoint) as sink,
     ):
         for seconds in (0, 3569, 1):
@@ -233,6 +244,53 @@ def test_after_a_token_that_ended_early_the_document_goes_again_with_a_new_one()
     assert bearers(receiver) == ["t1", "t1", "t2", "t2"]
     first, second, *_ = (request.body for request in receiver.requests[1:])
     assert first == second
+
+
+@pytest.mark.parametrize(("age", "tokens"), [(59.9, ["t1"] * 3), (60.0, ["t1", "t1", "t2"])])
+def test_a_403_gets_a_new_token_if_the_token_is_a_minute_old(
+    monkeypatch: pytest.MonkeyPatch, age: float, tokens: list[str]
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(oauth, "monotonic", lambda: now[0])
+    script = in_turn(accept, lambda _: reply(403), accept)
+    with (
+        Receiver(script) as receiver,
+        Receiver(rotating(expires_in=3600)) as endpoint,
+        to(receiver, endpoint) as sink,
+    ):
+        sink.send(document())
+        now[0] += age
+        for _ in range(2 if age < 60 else 1):
+            with contextlib.suppress(ReceiverUnavailable):
+                sink.send(document())
+    assert bearers(receiver) == tokens
+    first, second = (request.body for request in receiver.requests[1:])
+    assert first == second
+
+
+def test_no_403_gets_a_second_new_token_before_another_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(oauth, "monotonic", lambda: now[0])
+    forbidden = lambda _: reply(403)  # noqa: E731
+    script = in_turn(forbidden, forbidden, forbidden, accept, forbidden, accept)
+    with (
+        Receiver(script) as receiver,
+        Receiver(rotating(expires_in=10**6)) as endpoint,
+        to(receiver, endpoint) as sink,
+    ):
+        sink.client._tokens.current()  # type: ignore[attr-defined]
+        shown = []
+        for _ in range(4):
+            now[0] += 100
+            try:
+                sink.send(document())
+            except ReceiverUnavailable as unavailable:
+                shown.append(str(unavailable))
+    assert bearers(receiver) == ["t1", "t2", "t2", "t2", "t2", "t3"]
+    advice = "check the rights of this client, and sink.oauth.scope and audience"
+    assert [advice in message for message in shown] == [True, True]
 
 
 def test_a_receiver_that_refuses_the_new_token_too_is_unavailable() -> None:

@@ -427,6 +427,8 @@ class HttpSink(NetworkSink):
         """Return the option to check if the receiver answers a status, empty if that is unknown."""
         if status == 401 and self._tokens is not None:
             return "the receiver refuses a new token; check sink.oauth.scope and audience"
+        if status == 403 and self._tokens is not None:
+            return "check the rights of this client, and sink.oauth.scope and audience"
         if 300 <= status <= 399:
             return _FINAL_ADDRESS
         return _ADVICE.get(status, "").format(credentials=self._credentials)
