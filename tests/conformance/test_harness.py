@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ from vector_cases import configuration, read_case, tree
 
 from eventlog.errors import ConfigError
 
-CASE = Path(__file__).parent / "vectors" / "xds" / "child_table.json"
+HERE = Path(__file__).parent
+CASE = HERE / "vectors" / "xds" / "child_table.json"
 
 
 def written(case: dict[str, Any], directory: Path) -> Path:
@@ -66,6 +69,17 @@ def test_unknown_option_fails(tmp_path: Path) -> None:
     case["options"]["fold_distanc"] = 1
     with pytest.raises(ConfigError, match="fold_distanc is not known"):
         configuration(read_case(written(case, tmp_path)), tmp_path)
+
+
+def test_a_directory_without_cases_of_xds_runs_the_others(tmp_path: Path) -> None:
+    key = {"text": "id=1", "parts": [["id", "1"]], "canonical": "id=1"}
+    (tmp_path / "table_key.json").write_text(json.dumps({"valid": [key]}), encoding="utf-8")
+    files = [HERE / "test_table_key_vectors.py", HERE / "test_xds_database.py"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *files]
+    command += ["--vectors", tmp_path]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "2 passed" in ran.stdout
 
 
 @pytest.mark.parametrize(
