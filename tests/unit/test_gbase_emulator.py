@@ -8,10 +8,10 @@ import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import ROOT
 from shared import met
 
 from eventlog.gbase import records
@@ -291,8 +291,7 @@ def test_updates_that_change_nothing_are_written() -> None:
 
 
 def test_the_example_of_the_documentation_runs() -> None:
-    docs = Path(__file__).parents[2] / "docs"
-    page = (docs / "formats" / "gbase-cdc.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "formats" / "gbase-cdc.md").read_text(encoding="utf-8")
     (example,) = re.findall(
         r"^```python\n(from eventlog\.testing\.gbase_emulator .*?)^```$", page, re.M | re.S
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
+from documents import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from shared import refused
@@ -14,7 +14,7 @@ from shared import refused
 from eventlog.gbase import records
 from eventlog.gbase.records import RECORD_NAMES, Frame, Framer
 
-VECTORS = Path(__file__).parents[1] / "conformance" / "vectors" / "gbase.json"
+VECTORS = ROOT / "tests" / "conformance" / "vectors" / "gbase.json"
 STREAM = bytes.fromhex(json.loads(VECTORS.read_text(encoding="utf-8"))["streams"][0]["hex"])
 READS = (65, 24, 24, 40, 55, 36)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
+from documents import ROOT
 from shared import refused
 
 from eventlog.gbase.format import listing
@@ -13,7 +13,7 @@ from eventlog.gbase.options import ReadOptions
 from eventlog.testing.gbase_emulator import Switches
 from eventlog.testing.gbase_workload import LABELS, SCENARIOS, play
 
-VECTORS = Path(__file__).parents[1] / "conformance" / "vectors" / "gbase.json"
+VECTORS = ROOT / "tests" / "conformance" / "vectors" / "gbase.json"
 STREAM = bytes.fromhex(json.loads(VECTORS.read_text(encoding="utf-8"))["streams"][0]["hex"])
 
 
