@@ -28,6 +28,8 @@ from backlog_job import fetch, log_rows, make_tables, random_rows
 from deltalake import DeltaTable
 from nbclient import NotebookClient
 from shared import url_of
+
+sys.path.insert(0, str(Path(__file__).with_name("lake")))
 from test_live_copy import INSERT, assert_equal, installed, make_accounts, run, wait_until
 
 from eventlog.spark.changes.changes import HAS_STREAMS

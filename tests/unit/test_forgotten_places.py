@@ -106,7 +106,7 @@ def test_a_sink_has_its_places(name: str) -> None:
     kits = "\n".join(
         path.read_text(encoding="utf-8")
         for folder in ("unit", "faults", "packaging")
-        for path in (PACKAGE.parent / "tests" / folder).glob("test_*.py")
+        for path in (PACKAGE.parent / "tests" / folder).rglob("test_*.py")
         if "sink_kit" in path.read_text(encoding="utf-8")
     )
     pages = "\n".join(path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md"))
