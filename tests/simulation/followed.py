@@ -17,7 +17,6 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from itertools import chain
 from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -97,6 +96,8 @@ class Feed:
 
     def __init__(self) -> None:
         self.transactions: list[Transaction] = []
+        self.changes: dict[int, Change | None] = {}
+        """All changes by their numbers."""
         self.rows: dict[int, dict[str, Any]] = {}
         self.away = 0.0
         """The probability with which the source cannot be read."""
@@ -129,6 +130,7 @@ class Feed:
                 changed[number] = self._change(chance, number, first, size, moves)
         transaction = Transaction(changed)
         self.transactions.append(transaction)
+        self.changes |= changed
         return transaction
 
     def _truncate(self, number: int, transaction: int) -> Change:
@@ -437,12 +439,19 @@ class Followed:
             yield
 
     def _note_retries(self, event_ids: Sequence[str], outcome: Any) -> None:
-        """Note which events of a document wait now, since the receiver has asked for them later."""
+        """Note which events of a document wait now, since the receiver has asked for them later. An
+        event whose place takes nothing has no attempt that counts.
+        """
         waiting = self._waiting.setdefault(self.scheduler.current.process, set())
         waiting.difference_update(event_ids)
-        levels = {one: result.level for one, result in getattr(outcome, "results", {}).items()}
-        if Level.FATAL not in levels.values():
-            waiting.update(one for one in event_ids if levels.get(one) is Level.RETRY)
+        results = getattr(outcome, "results", {})
+        if any(result.level is Level.FATAL for result in results.values()):
+            return
+        waiting.update(
+            one
+            for one, result in results.items()
+            if one in event_ids and result.level is Level.RETRY and not result.place
+        )
 
     def _audit_attempts(self) -> None:
         """Check that the entry of each event that waits has the attempts at it and the time of the
@@ -758,7 +767,7 @@ class Followed:
                 before = [each for each in self.feed.truncates if each < number]
             else:
                 before = []
-            changes = self._changes()
+            changes = self.feed.changes
             # A change that cannot be read has its failure once the position passes it.
             waited = {each for each in before if changes[each]}
             if self.format in JOINS_NEW_KEY:
@@ -771,13 +780,9 @@ class Followed:
             if left := self._unanswered(sorted(waited), known):
                 self.fail(f"{one} is sent before {left[:10]} are answered")
 
-    def _changes(self) -> Mapping[int, Change | None]:
-        """Return all changes of the source by their numbers."""
-        return dict(chain.from_iterable(one.changes.items() for one in self.feed.transactions))
-
     def _unanswered(self, numbers: Collection[int], known: Collection[str]) -> list[str]:
         """Return the event-ids of changes that need an answer or a failure, and have none."""
-        changes, format = self._changes(), self.format
+        changes, format = self.feed.changes, self.format
         left: list[str] = []
         for number in numbers:
             change = changes[number]
@@ -863,7 +868,7 @@ class Followed:
         source has, but for the objects of failures.
         """
         failures = self._failures()
-        changes = self._changes()
+        changes = self.feed.changes
         self._world.auditor.checks += len(changes)
         for number, change in changes.items():
             event_id = f"{TYPE}.{number}"
@@ -919,7 +924,7 @@ class Followed:
 
     def _objects_of(self, event_id: str) -> set[int]:
         """Return the keys that the change of an event-id has touched."""
-        change = self._changes()[_number(event_id)]
+        change = self.feed.changes[_number(event_id)]
         images = () if change is None else (change.before, change.after)
         return {image["id"] for image in images if image}
 

@@ -426,7 +426,8 @@ class World:
     def _supervise(self) -> None:
         """Start again what has ended, as a supervisor does; receivers do what they do late."""
         for receiver in self.receivers.values():
-            receiver.finish()
+            if receiver.unfinished:
+                receiver.finish()
         for name, process in list(self.scheduler.processes.items()):
             if process.is_running or process.is_dead:
                 continue
