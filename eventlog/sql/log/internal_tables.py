@@ -104,6 +104,13 @@ def consumers_of(log: LogTable) -> sa.TableClause:
     return sa.table(quoted(log.consumer_table), *columns, schema=schema_of(log))
 
 
+@lru_cache(maxsize=256)
+def consumer_field(log: LogTable, field: str, name: str) -> sa.Select[Any]:
+    """Return the statement that reads a column of a consumer's row."""
+    table = consumers_of(log)
+    return sa.select(table.c[field]).where(table.c.name == name)
+
+
 def update_consumer(
     log: OpenLog, name: str, values: Mapping[str, Any], *conditions: sa.ColumnElement[bool]
 ) -> bool:
@@ -333,31 +340,42 @@ def read_entries(
     """Return at most ``most`` entries of a kind, oldest first; None = all entries. If ``owner`` is
     empty, these are entries without an owner; None = entries of all owners.
     """
-    table = _table(log.table, kind)
-    statement = (
-        sa.select(table.c.entry_no, table.c.owner, table.c.started, table.c.content)
-        .where(*_of(table, kind, owner))
-        .order_by(table.c.entry_no)
-        .limit(most)
-    )
+    statement = _entries(log.table, kind, owner, most)
     return [
         Entry(int(number), str(whose or ""), started, str(content))
         for number, whose, started, content in _read(log, statement)
     ]
 
 
+@lru_cache(maxsize=256)
+def _entries(log: LogTable, kind: EntryKind, owner: str | None, most: int | None) -> sa.Select[Any]:
+    table = _table(log, kind)
+    return (
+        sa.select(table.c.entry_no, table.c.owner, table.c.started, table.c.content)
+        .where(*_of(table, kind, owner))
+        .order_by(table.c.entry_no)
+        .limit(most)
+    )
+
+
 def refuse_unknown_kinds(log: OpenLog, like: EntryKind) -> None:
     """Raise DatabaseError if an internal table has an entry of a kind that this version does not
     support. The table is the table that has entries of the kind ``like``.
     """
-    table = _table(log.table, like)
-    others = sa.select(table.c.entry_no, table.c.kind).where(table.c.kind.not_in([*EntryKind]))
-    if found := _read(log, others.order_by(table.c.entry_no)).first():
+    if found := _read(log, _unknown_kinds(log.table, like)).first():
         number, kind = found
+        table = _table(log.table, like).name
         raise DatabaseError(
-            f"entry {number} of {table.name} is of kind {kind!r}: a newer version of eventlog "
-            "wrote it. Run the newer version until the entry is processed"
+            f"entry {number} of {table} is of kind {kind!r}: a newer version of eventlog wrote it. "
+            "Run the newer version until the entry is processed"
         )
+
+
+@lru_cache(maxsize=64)
+def _unknown_kinds(log: LogTable, like: EntryKind) -> sa.Select[Any]:
+    table = _table(log, like)
+    others = sa.select(table.c.entry_no, table.c.kind).where(table.c.kind.not_in([*EntryKind]))
+    return others.order_by(table.c.entry_no)
 
 
 def unreadable(log: OpenLog, kind: EntryKind, number: int, error: Exception) -> DatabaseError:

@@ -12,12 +12,11 @@ import json
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventlog.errors import DatabaseError, Paused
 from eventlog.sql.log.internal_tables import (
     EntryKind,
     add_entry,
+    consumer_field,
     consumers_of,
     delete_entry,
     next_number,
@@ -71,10 +70,8 @@ def read_pause(log: OpenLog, consumer: str = "") -> Pause | None:
     Raises DatabaseError for a pause that cannot be read, and for a consumer that does not exist.
     """
     if consumer:
-        table = consumers_of(log.table)
         row = log.connection.execute(
-            sa.select(table.c.paused).where(table.c.name == consumer),
-            execution_options=OF_LOG_ALONE,
+            consumer_field(log.table, "paused", consumer), execution_options=OF_LOG_ALONE
         ).first()
         if row is None:
             raise consumer_gone(log.table, consumer)

@@ -12,7 +12,6 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.ranges import Ranges, RecordSet
@@ -20,6 +19,7 @@ from eventlog.errors import DatabaseError
 from eventlog.sql.log.internal_tables import (
     EntryKind,
     add_entry,
+    consumer_field,
     consumers_of,
     delete_entry,
     next_number,
@@ -139,8 +139,7 @@ def _requested(log: OpenLog, consumer: str, *, is_locked: bool = False) -> str |
 
     Raises DatabaseError if the row was deleted.
     """
-    table = consumers_of(log.table)
-    statement = sa.select(table.c.requeued).where(table.c.name == consumer)
+    statement = consumer_field(log.table, "requeued", consumer)
     row = log.connection.execute(
         statement.with_for_update() if is_locked else statement,
         execution_options=OF_LOG if is_locked else OF_LOG_ALONE,
