@@ -74,13 +74,15 @@ def write_verification(log: OpenLog, last: LastVerification) -> None:
     """Write a verification, in place of the earlier verification of the same target. ``ended`` is
     the time of the database. The twenty newest verifications are kept.
     """
-    entries = read_entries(log, EntryKind.VERIFIED)
-    same = (last.reader, last.target)
-    for place, entry in enumerate(entries):
+    others: list[int] = []
+    for entry in read_entries(log, EntryKind.VERIFIED):
         content = json.loads(entry.content)
-        is_replaced = (content.get("reader"), content.get("target")) == same
-        if is_replaced or place < len(entries) - _MAX_KEPT:
+        if (content.get("reader"), content.get("target")) == (last.reader, last.target):
             delete_entry(log, EntryKind.VERIFIED, entry.number)
+        else:
+            others.append(entry.number)
+    for number in others[: 1 - _MAX_KEPT]:
+        delete_entry(log, EntryKind.VERIFIED, number)
     through = last.verified_through
     content = last._asdict() | {
         "verified_through": None if through is None else through.isoformat(),
