@@ -523,6 +523,10 @@ def test_a_parked_message_has_the_same_number_after_a_restart(stream: Stream, pl
     # Metadata messages, which a restart repeats, have the time at which they were made.
     assert last.records[culprit][-1] == before[culprit][-1] == first.records[culprit][-1]
     assert _sequence(last.records[last.came[1]]) > _sequence(first.records[first.came[2]])
+    # The next number follows that of the position, which is above that of the parked message.
+    numbers = [_sequence(first.records[one])[16:] for one in first.came]
+    numbers.append(_sequence(last.records[last.came[1]])[16:])
+    assert list(map(int, numbers)) == [1, 2, 3, 4]
 
 
 def _sequence(records: tuple[KafkaRecord, ...]) -> str:

@@ -214,7 +214,11 @@ def test_a_row_in_delivery_is_shown_as_it_was_recorded(home: sa.Engine, show: Sh
     }
     assert "sent first when a publisher starts" in found["state"]
     assert "Later" not in found["document"]
-    assert show(3)["state"] == "waits for event 1.3 of its object, which is in flight or parked"
+    later = show(3)
+    assert later["state"] == "waits for event 1.3 of its object, which is in flight or parked"
+    assert (later["source"], later["event_id"]) == ("queue", "3")
+    assert members(later) == {3: "makes the event"}  # the rows in flight are another event
+    assert ("Later" in later["document"], "Now" in later["document"]) == (True, False)
     with home.connect() as publisher:
         assert DIALECT.open(publisher).log(LOG).try_lock()
         assert "sent without a final answer, or parked" in show(1)["state"]

@@ -283,6 +283,19 @@ def test_purge_removes_old_leaves_with_their_rows(partitioned: sa.Engine, comman
     assert command("purge", "--older-than", "30d")["rows"] == 0
 
 
+@pytest.mark.parametrize(("newest", "kept"), [(299, 201), (300, 201), (301, 301)])
+def test_a_purge_leaves_the_leaf_with_the_newest_row(
+    partitioned: sa.Engine, command: Command, newest: int, kept: int
+) -> None:
+    execute(partitioned, f"DELETE FROM hr.eventlog WHERE record_id > {newest}")
+    report = command("purge", "--older-than", "30d")
+    assert (report["rows"], report["leaves"]) == (kept - 1, (kept - 101) // 100)
+    assert fetch(partitioned, "SELECT min(record_id), max(record_id) FROM hr.eventlog") == [
+        (kept, newest)
+    ]
+    assert known(partitioned)[1][0] == kept
+
+
 def test_a_dry_run_of_a_purge_counts_the_rows_of_leaves(
     partitioned: sa.Engine, command: Command
 ) -> None:
