@@ -587,11 +587,13 @@ def test_with_masks_a_row_of_an_unknown_class_column_or_key_has_neither_key_nor_
     assert "ann@" not in json.dumps(letter)
 
 
+@pytest.mark.parametrize("changes", [True, False])
 def test_with_filters_the_row_of_another_readers_object_has_neither_key_nor_values(
-    log: Log, run: Run
+    log: Log, run: Run, changes: bool
 ) -> None:
     log.insert(1, 2)
-    sections = log.config("http://nobody.invalid/", filter=[{"table": "usr", "where": "id = 1"}])
+    own_only = {"table": "usr", "where": "id = 1", "changes": changes}
+    sections = log.config("http://nobody.invalid/", filter=[own_only])
     file = written(log.place, sections)
     assert run("--config", str(file), "filter", "accept")[0] == 0
     for key in (1, 2):

@@ -88,6 +88,11 @@ def bearers(receiver: Receiver) -> list[str]:
     ]
 
 
+def whole(receiver: Receiver) -> list[tuple[str, dict[str, str], bytes]]:
+    """Path, headers and body of each request."""
+    return [(one.path, dict(one.headers.items()), one.raw) for one in receiver.requests]
+
+
 def test_a_document_goes_with_a_token_that_the_clients_credentials_get() -> None:
     with (
         Receiver() as receiver,
@@ -242,8 +247,8 @@ def test_after_a_token_that_ended_early_the_document_goes_again_with_a_new_one()
     ):
         assert [sink.send(document()) for _ in range(3)] == [Answer()] * 3
     assert bearers(receiver) == ["t1", "t1", "t2", "t2"]
-    first, second, *_ = (request.body for request in receiver.requests[1:])
-    assert first == second
+    path, headers, body = whole(receiver)[1]
+    assert whole(receiver)[2] == (path, {**headers, "Authorization": "Bearer t2"}, body)
 
 
 @pytest.mark.parametrize(("age", "tokens"), [(59.9, ["t1"] * 3), (60.0, ["t1", "t1", "t2"])])
@@ -598,7 +603,12 @@ def test_a_schema_registry_gets_a_token_too() -> None:
     script = in_turn(lambda request: reply(401), lambda request: reply(200, b'{"id": 7}'))
     with Receiver(script) as registry, Receiver(rotating()) as endpoint:
         assert open_registry(registry.url, client_of(endpoint)).register("s", '"string"') == 7
-    assert bearers(registry) == ["t1", "t2"]
+    first, second = whole(registry)
+    path, headers, body = first
+    assert path == "/xds/subjects/s/versions"
+    assert headers["Authorization"] == "Bearer t1"
+    assert json.loads(body) == {"schema": '"string"'}
+    assert second == (path, {**headers, "Authorization": "Bearer t2"}, body)
 
 
 def test_a_registry_whose_client_is_refused_names_the_option() -> None:

@@ -22,6 +22,8 @@ INTERLEAVED = ("interleaved", "leaves")
 """The files with faults of the interleaved simulation."""
 OF_OUTBOX = ("outbox",)
 """The files with faults that small worlds of the outbox find."""
+BY_TESTS = ("by_tests",)
+"""The files with faults that no simulation looks for: each names the test that finds it."""
 
 _STATEMENT = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
@@ -41,13 +43,15 @@ class Change(NamedTuple):
 class Fault(NamedTuple):
     """``unseen`` is why no schedule has shown the fault: it is equivalent, nobody looks at what it
     changes, or no schedule comes to it; empty = it has to be found. ``needs`` are the kinds of steps
-    and the places (``places.py``) that a schedule needs to show it; none = any may.
+    and the places (``places.py``) that a schedule needs to show it; none = any may. ``found_by`` is
+    the test that fails with the fault, as ``FILE::TEST`` below the root; empty = none is named.
     """
 
     name: str
     changes: tuple[Change, ...]
     unseen: str = ""
     needs: tuple[str, ...] = ()
+    found_by: str = ""
 
 
 class DoesNotApply(ValueError):
@@ -64,7 +68,8 @@ def faults(*files: str) -> Mapping[str, Fault]:
             changes = tuple(Change(**change) for change in one["change"])
             assert one["name"] not in found, f"two faults are called {one['name']!r}"
             needs = tuple(one.get("needs", ()))
-            found[one["name"]] = Fault(one["name"], changes, one.get("unseen", ""), needs)
+            unseen, found_by = one.get("unseen", ""), one.get("found_by", "")
+            found[one["name"]] = Fault(one["name"], changes, unseen, needs, found_by)
     return found
 
 

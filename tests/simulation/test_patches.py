@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from entries import Request, Rows, sets_of
 from faulty import (
+    BY_TESTS,
     INTERLEAVED,
     OF_OUTBOX,
     OF_SIMULATION,
@@ -94,7 +95,7 @@ def test_the_set_of_a_consumer_is_its_newest_lines() -> None:
     assert list(Request.of('{"rows":[[3,4]],"objects":["a"]}').rows) == [3, 4]
 
 
-@pytest.mark.parametrize("file", [*OF_SIMULATION, *INTERLEAVED, *OF_OUTBOX])
+@pytest.mark.parametrize("file", [*OF_SIMULATION, *INTERLEAVED, *OF_OUTBOX, *BY_TESTS])
 def test_each_fault_applies_to_the_product(file: str) -> None:
     for name, fault in faults(file).items():
         for path, text in changed_files(fault).items():

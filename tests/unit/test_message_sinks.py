@@ -125,6 +125,20 @@ def test_the_only_place_of_a_sink_stops_the_cycle_if_it_takes_nothing(topic: str
         server.send(records(e1=(KafkaRecord(topic, b"1", b"x"),)))
 
 
+@pytest.mark.parametrize("size", [999, 1000, 1001])
+def test_a_message_of_exactly_the_limit_is_sent_and_one_byte_more_is_an_error(size: int) -> None:
+    """Names and values that go with the body count, too."""
+    server = Server()
+    with_it = len("event_id" + "1" + "topic" + "hr.usr" + "key" + "k" + "trace" + "7")
+    body = bytes(size - with_it)
+    large = KafkaRecord("hr.usr", b"k", body, (("trace", b"7"),))
+    answer = server.send(records(e1=(large,), e2=(KafkaRecord("hr.usr", b"k2", b"small"),)))
+    why = "the message has more bytes ('1001') than the server takes (1000, limit)"
+    refused = {"1": EventResult(Level.ERROR, why, code="too_large")}
+    assert answer.results == ({} if size <= 1000 else refused)
+    assert server.taken == ([body, b"small"] if size <= 1000 else [b"small"])
+
+
 def test_no_round_has_two_messages_of_one_object() -> None:
     divided = [
         "".join((one.key or b"").decode() for one in together)

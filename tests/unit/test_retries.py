@@ -55,6 +55,24 @@ def test_retry_parks_its_object_and_no_other(new_world: NewWorld) -> None:
     assert receiver.sent[4:] == [["1"], ["3"], ["5"]]
 
 
+def test_rows_of_an_object_that_becomes_free_during_a_scan_keep_their_order(
+    new_world: NewWorld,
+) -> None:
+    fake = new_world(deletes("1"), batch_size=1, query_limit=2, fold_distance=0)
+    receiver, state = Receiver(judge(e1="retry retry retry")), fake.start()
+    fake.cycle(state, receiver)
+    # So many rows of the object that the scan goes on when the object is free.
+    objects = "1111111" + "2345" + "16"
+    fake.log([row(i, 4, f"idu={name}") for i, name in enumerate(objects, 2)])
+    fake.run(receiver, state)
+    assert [event_id for sent in receiver.sent for event_id in sent] == [
+        *("1", "1", "9", "10"),
+        *("1", "11", "12"),
+        *("1", "14"),
+        *("2", "3", "4", "5", "6", "7", "8", "13"),
+    ]
+
+
 def test_a_parked_object_that_becomes_due_once_its_publisher_is_paused_is_not_sent(
     new_world: NewWorld,
 ) -> None:

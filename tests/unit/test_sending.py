@@ -265,6 +265,29 @@ def test_delete_from_log_keeps_rows_with_e_and_f(new_world: NewWorld) -> None:
     assert fake.statuses() == {3: "E", 4: "F", 5: "E", 6: "S"}
 
 
+@pytest.mark.parametrize(
+    ("answers", "highest"),
+    [
+        ({}, 5),
+        ({"e5": "error"}, 4),
+        ({"e4": "fatal", "e5": "error"}, 3),
+        ({"e2": "error"}, 5),
+        ({"e2": "error", "e4": "error"}, 5),
+        ({"e1": "error", "e2": "error", "e3": "error", "e4": "error", "e5": "error"}, None),
+    ],
+)
+def test_delete_from_log_records_the_highest_record_id_that_it_removed(
+    new_world: NewWorld, answers: dict[str, str], highest: int | None
+) -> None:
+    fake = new_world(deletes("1", "2", "3", "4", "5"), delete_from_log=True)
+    fake.connection.exec_driver_sql("INSERT INTO eventlog_epoch (epoch) VALUES (NULL)")
+    fake.run(Receiver(judge(**answers)))
+    removed = [
+        one for (one,) in fake.connection.exec_driver_sql("SELECT removed FROM eventlog_epoch")
+    ]
+    assert removed == [highest]
+
+
 def test_delete_from_log_deletes_loopback_rows_where_consume_is_set(new_world: NewWorld) -> None:
     fake = new_world(
         [row(6, 4, perpetrator="me")], delete_from_log=True, driver_user="me", delete_loopback=True

@@ -63,13 +63,16 @@ class Queue:
         return read_window(self.context, first, None, in_flight, parked or set())
 
     def one_scan(
-        self, in_flight: frozenset[int] = frozenset(), parked: set[ObjectId] | None = None
+        self,
+        in_flight: frozenset[int] = frozenset(),
+        parked: set[ObjectId] | None = None,
+        last: int | None = None,
     ) -> list[WindowResult]:
         """All windows of a scan; what each gives is marked before the next is read."""
         windows: list[WindowResult] = []
         first: int | None = 1
         while first is not None:
-            taken = self.take(first, in_flight, parked)
+            taken = read_window(self.context, first, last, in_flight, parked or set())
             windows.append(taken)
             done = {record_id for group in taken.groups for record_id in ids_of(group)}
             done |= {bad.record_id for bad in taken.invalid} | set(taken.loopback)
@@ -267,6 +270,31 @@ def test_any_query_limit_gives_the_same_events_in_the_same_order(
         )
 
     assert groups(limit) == groups(len(rows) + 1)
+
+
+@settings(max_examples=examples(100))
+@example([(1, 2, "A", "app", False), (1, 2, "A", "app", False)], 1, 1, 1000, 10000)
+@given(
+    steps,
+    st.integers(1, 70),
+    st.integers(1, 60),
+    st.sampled_from([0, 1, 2, 3, 5, 8, 1000]),
+    st.sampled_from([0, 1, 2, 5, 10, 30, 10000]),
+)
+def test_a_scan_that_ends_before_the_queue_makes_no_other_groups(
+    drawn: list[tuple[int, int, str, str, bool]], limit: int, last: int, distance: int, span: int
+) -> None:
+    rows, _ = rows_of(drawn)
+    options = PublisherOptions(query_limit=limit, fold_distance=distance, fold_span=span)
+    log = Queue(list(rows), options)
+    groups = [
+        group
+        for end in (last, None)
+        for taken in log.one_scan(last=end)
+        for group in ids(taken.groups)
+    ]
+    whole = Queue(list(rows), replace(options, query_limit=len(rows) + 1)).take()
+    assert sorted(groups) == sorted(ids(whole.groups))
 
 
 @settings(max_examples=examples(100))
