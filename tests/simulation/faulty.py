@@ -32,7 +32,7 @@ class Change(NamedTuple):
     """A text of the product, and the one in its place.
 
     ``inside`` is the definition that has the text once: ``function``, ``Class.method``, ``Class``,
-    ``CONSTANT``, or the name of a statement in a file of SQL.
+    ``CONSTANT``, the name of a statement in a file of SQL, or that of a template without its ending.
     """
 
     inside: str
@@ -118,13 +118,17 @@ def _files_with(part: str, changed: Mapping[Path, str]) -> Iterator[tuple[Path, 
 def _product() -> Mapping[Path, str]:
     return {
         path.relative_to(ROOT): path.read_text()
-        for ending in ("py", "sql")
+        for ending in ("py", "sql", "sql.j2")
         for path in sorted((ROOT / "eventlog").rglob(f"*.{ending}"))
     }
 
 
 def _definitions(path: Path, text: str, name: str) -> Iterator[tuple[int, int]]:
     """Yield where definitions of this name begin and end in a text."""
+    if path.suffix == ".j2":
+        if path.name == f"{name}.sql.j2":
+            yield 0, len(text)
+        return
     if path.suffix == ".sql":
         found = list(_STATEMENT.finditer(text))
         ends = [*(one.start() for one in found[1:]), len(text)]

@@ -7,8 +7,9 @@ not matter to a failure, or put faults into the product.
     python tests/simulation/interleave.py --shrink 7
     python tests/simulation/interleave.py --faults all         or parts of their names, with | between
 
-A seed has a schedule of each kind: ``plain`` (7), ``leaves`` (leaves-7) and ``crash`` (crash-7). After
-the schedules it prints in how many of them, and how often, a step of the last two did something. A fault is put into a copy of the product, which another process imports. Each runs an embedded PostgreSQL, or uses a running one of this kind with ``--url``. Schedules that fail are kept in ``simulation-failed/``.
+A seed has a schedule of each kind: ``plain`` (7), ``leaves`` (leaves-7), ``crash`` (crash-7) and
+``families`` (families-7). After the schedules it prints in how many of them, and how often, a step of
+the last three did something. It fails if child rows came before their owners too seldom. A fault is put into a copy of the product, which another process imports. Each runs an embedded PostgreSQL, or uses a running one of this kind with ``--url``. Schedules that fail are kept in ``simulation-failed/``.
 """
 
 from __future__ import annotations
@@ -31,13 +32,25 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from faulty import INTERLEAVED, copy_with, faults
-from interleaved.schedules import KINDS, PLAIN, Schedule, is_plain, schedule_of, shrink
+from interleaved.schedules import (
+    KINDS,
+    PLAIN,
+    Schedule,
+    has_families,
+    has_leaves,
+    schedule_of,
+    shrink,
+)
 from interleaved.server import Databases, databases, server
-from interleaved.world import World, run_schedule
+from interleaved.world import EARLY, World, run_schedule
 
 _KEPT = Path("simulation-failed")
 _BY_HAND = Path(__file__).parent / "interleaved" / "by_hand"
 """Schedules that were written for an order of statements that is hardly ever drawn."""
+_FLOOR = 0.05
+"""The least share of the schedules, if some have families, in which child rows come before owners."""
+_ENOUGH = 40
+"""The number of schedules from which on the floor counts."""
 
 
 def _schedule(named: str) -> Schedule:
@@ -74,12 +87,14 @@ def _keep(world: World) -> None:
 def _by_hand(kinds: Sequence[str]) -> Iterable[Schedule]:
     """Return the schedules by hand, those with leaves only if one of the kinds has leaves."""
     schedules = (_schedule(str(path)) for path in sorted(_BY_HAND.glob("*.json")))
-    return (one for one in schedules if is_plain(one) or {*kinds} != {PLAIN})
+    return (one for one in schedules if not has_leaves(one) or {*kinds} != {PLAIN})
 
 
 def _run_many(schedules: Iterable[Schedule], opened: Databases, seconds: float, most: int) -> int:
-    """Run schedules until the time is over, or so many have failed; return 1 if one has."""
-    until, number, failed = time.monotonic() + seconds, 0, 0
+    """Run schedules until the time is over, or so many have failed; return 1 if one has, or if too
+    few have child rows before their owners.
+    """
+    until, number, failed, families = time.monotonic() + seconds, 0, 0, 0
     counts, did = Counter[str](), Counter[str]()
     begun, used = time.monotonic(), time.process_time()
     for schedule in schedules:
@@ -87,6 +102,7 @@ def _run_many(schedules: Iterable[Schedule], opened: Databases, seconds: float, 
             break
         world = run_schedule(schedule, opened)
         number += 1
+        families += has_families(schedule)
         counts.update(world.counts)
         did.update(what for what, times in world.counts.items() if times)
         if world.failures:
@@ -100,7 +116,10 @@ def _run_many(schedules: Iterable[Schedule], opened: Databases, seconds: float, 
         f"{time.monotonic() - begun:.0f} s: {number} schedules, {failed} failed, "
         f"{number / max(spent, 0.001):.0f} in each second of CPU beside that of the server"
     )
-    return int(bool(failed))
+    is_below = bool(families) and number >= _ENOUGH and did[EARLY] < _FLOOR * number
+    if is_below:
+        print(f"{EARLY} in fewer than {_FLOOR:.0%} of the schedules")
+    return int(bool(failed) or is_below)
 
 
 def _first_failure(opened: Databases, most: int, kinds: Sequence[str]) -> int:

@@ -11,9 +11,12 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eventlog.model import Level
+from shared import Objects, apply_event
+
+from eventlog.model import Event, Level, Operation
 from interleaved.server import CONSUMER, DETACHED
 from interleaved.writers import Change
 
@@ -21,7 +24,14 @@ if TYPE_CHECKING:
     from interleaved.world import World
 
 PUBLISHER = "publisher"
-_LOG = "SELECT record_id, status, table_key, new_value FROM eventlog ORDER BY record_id"
+_LOG = """
+    SELECT record_id, status, table_key, new_value FROM eventlog
+    WHERE table_name = 'part' ORDER BY record_id"""
+_ROWS_OF_FAMILIES = """
+    SELECT record_id, status, event_type, table_key FROM eventlog
+    WHERE table_name = 'usr' ORDER BY record_id"""
+_FAMILIES = """
+    SELECT 'idu=' || idu, fname, ARRAY(SELECT phoneno FROM usr_phone WHERE idu = usr.idu) FROM usr"""
 _NUMBERS = """
     SELECT content FROM eventlog_inflight WHERE kind = 'delivery'"""
 _CONSUMERS = "SELECT name FROM eventlog_consumer"
@@ -33,6 +43,9 @@ _ASKED = "SELECT requeued FROM eventlog_consumer WHERE name = %s"
 _AFTER_THE_LAST_LOOK = ("_rows_of_same_objects", "_set_back", "COMMIT log")
 """Places of ``requeue`` at which it has seen the other changes of an object for the last time."""
 _REFUSED = ("E", "F")
+_DELETE, _QUERY_BACK = 4, 8
+"""The event_types of a delete, and of a row whose values are read back."""
+LATE = "a value is read back after its object was deleted"
 _IS_REGISTERED = "SELECT FROM eventlog_consumer WHERE name = %s"
 
 
@@ -70,6 +83,10 @@ class Reader:
     """The highest position of a change of each object that was sent."""
     last: dict[int, Change] = field(default_factory=dict)
     """The change of each object that its receiver has applied last."""
+    families: Objects = field(default_factory=dict)
+    """What its receiver has of the class ``usr``."""
+    applied: set[str] = field(default_factory=set)
+    """The event-ids of these objects that its receiver has applied."""
     begun_from: int = 0
     begun_to: int = 0
     """The numbers of commits before and after the reader found its beginning."""
@@ -160,6 +177,22 @@ class Audit:
                     f"{name} sends {change} as {event_id}, and before as {before.event_ids}"
                 )
             reader.sent[change] = Sent({*before.event_ids, event_id}, life, level)
+
+    def receives_family(self, name: str, event: Event) -> None:
+        """Judge an event of an owner and its child rows. The receiver applies each event-id once,
+        and refuses a modify of an object that it does not have.
+        """
+        reader = self.readers[name]
+        if event.event_id in reader.applied:
+            return
+        reader.applied.add(event.event_id)
+        key = event.association.partition(",")[0]
+        if event.operation is Operation.MODIFY and key not in reader.families:
+            if self._is_read_back_late(key):
+                self._world.count(LATE)
+            else:
+                self._world.fail(f"the receiver of {name} refuses {event}: it has no such object")
+        apply_event(reader.families, event, key)
 
     def _may_repeat(self, name: str, life: int, event_id: str, change: Change) -> bool:
         """Return True if a change that was sent may come again though nobody has asked for it: it
@@ -308,6 +341,23 @@ class Audit:
             yield from self._publisher_complaints(rows)
         if CONSUMER in self._world.readers:
             yield from self._consumer_complaints(rows)
+        yield from self._complaints_about_families()
+
+    def _complaints_about_families(self) -> Iterator[str]:
+        found = self._world.control.execute(_FAMILIES).fetchall()
+        present = {
+            key: {"fname": {fname}, **({"usr_phone.phoneno": {*phones}} if phones else {})}
+            for key, fname, phones in found
+        }
+        for name in self._world.readers:
+            if (known := self.readers[name].families) != present:
+                yield f"the receiver of {name} has {known}, and the tables have {present}"
+        done = self.done_by_consumer()
+        for record_id, status, *_ in self._rows_of_families():
+            if PUBLISHER in self._world.readers and status.strip() != "S":
+                yield f"the row {record_id} has the status {status}"
+            if CONSUMER in self._world.readers and record_id not in done:
+                yield f"the consumer's set lacks {record_id}"
 
     def _may_be_removed(self, change: Change) -> bool:
         """Return True if a purge may have removed the row of a change."""
@@ -373,6 +423,21 @@ class Audit:
             return purge.before
         found = self._world.control.execute(_LOG).fetchall()
         return [_row(*one) for one in found]
+
+    def _is_read_back_late(self, key: str) -> bool:
+        """Return True if a transaction has deleted an owner after a child row that came before it,
+        and the key was used again: the row of the commit comes after the delete (spec/triggers.md
+        7.1).
+        """
+        kinds = [kind for *_, kind, one in self._rows_of_families() if one == key]
+        return (_DELETE, _QUERY_BACK) in pairwise(kinds)
+
+    def _rows_of_families(self) -> Sequence[tuple[int, str, int, str]]:
+        return self._world.control.execute(_ROWS_OF_FAMILIES).fetchall()
+
+    def early_rows(self) -> int:
+        """Return how many rows were logged at the commit."""
+        return sum(kind == _QUERY_BACK for *_, kind, _ in self._rows_of_families())
 
     def _asked_of_consumer(self) -> set[int]:
         told = self._world.control.execute(_ASKED, (CONSUMER,)).fetchone()

@@ -233,6 +233,10 @@ class Receiver(Sink):
         self._world.stepper.point("send")
         verdicts = {}
         for event in document.events:
+            if event.class_name == "usr":
+                self._world.tell(f"{self._reader.name} sends {event.event_id}: {event}")
+                self._world.audit.receives_family(self._reader.name, event)
+                continue
             changes = changes_of(event)
             level = self._world.answer(self._reader.name, changes)
             if level is not Level.SUCCESS:

@@ -14,20 +14,32 @@ Schedule = dict[str, Any]
 Step = list[Any]
 
 
-PLAIN, LEAVES, CRASH = "plain", "leaves", "crash"
-KINDS = (PLAIN, LEAVES, CRASH)
-"""The kinds of schedules: with a log of one table, with one in leaves, and with leaves and crashes."""
+PLAIN, LEAVES, CRASH, FAMILIES = "plain", "leaves", "crash", "families"
+KINDS = (PLAIN, LEAVES, CRASH, FAMILIES)
+"""The kinds of schedules: with a log of one table, with one in leaves, with leaves and crashes, and
+with child rows that may come before their owners.
+"""
+OWNERS = (11, 12, 13)
+"""The keys of owners. They are not those of other objects."""
+_LEVELS = ("read committed", "read committed", "repeatable read", "serializable")
 _BEGINNINGS = (2, 4, 5, 5)
 """The numbers that a log in leaves gives first: the first leaf ends with 5."""
 
 
-def is_plain(schedule: Schedule) -> bool:
-    """Return True if the log of a schedule is one table."""
-    return "first" not in schedule
+def has_leaves(schedule: Schedule) -> bool:
+    """Return True if the log of a schedule is in leaves."""
+    return "first" in schedule
+
+
+def has_families(schedule: Schedule) -> bool:
+    """Return True if a schedule has owners and child rows."""
+    return "isolation" in schedule
 
 
 def schedule_of(seed: int, kind: str = PLAIN) -> Schedule:
     """Return the schedule of a seed."""
+    if kind == FAMILIES:
+        return _schedule_with_families(seed)
     if kind != PLAIN:
         return _schedule_with_leaves(seed, kind)
     chance = Random(f"interleaved {seed}")
@@ -84,6 +96,24 @@ def _schedule_with_leaves(seed: int, kind: str) -> Schedule:
         "readers": readers,
         "running": [name for name in readers if name not in late],
         "steps": _DrawingWithLeaves(chance, features, readers, late, kind).steps(),
+    }
+
+
+def _schedule_with_families(seed: int) -> Schedule:
+    """Return a schedule of owners and child rows. Its readers begin with the first row, since a
+    receiver that begins later does not know the objects.
+    """
+    plain = schedule_of(seed)
+    chance = Random(f"{FAMILIES} {seed}")
+    features = {name for name in _FEATURES if chance.random() < 0.4} - {"copies"}
+    late = [name for name in plain["readers"] if name not in plain["running"]]
+    return {
+        **plain,
+        "seed": f"{FAMILIES}-{seed}",
+        "begins": "earliest",
+        "errors": chance.choice([0.3, 0.8]) if "errors" in features else 0.0,
+        "isolation": [chance.choice(_LEVELS) for _ in range(3)],
+        "steps": _DrawingWithFamilies(chance, features, plain["readers"], late).steps(),
     }
 
 
@@ -384,6 +414,54 @@ class _DrawingWithLeaves(_Drawing):
         if step[1] == "write" and self._chance.random() < 0.5:
             return [who, "burst", *step[2:]]
         return step
+
+
+class _DrawingWithFamilies(_Drawing):
+    """What is known of a schedule with families while it is drawn."""
+
+    most_steps = 24
+
+    def _steps(self) -> list[Step]:
+        writers = [name for name in self._haste if name not in self._locked]
+        if len(writers) < 2 or self._chance.random() > 0.4:
+            return super()._steps()
+        return self._family(*self._chance.sample(writers, k=2))
+
+    def _family(self, who: str, other: str) -> list[Step]:
+        """Draw the transaction of a writer: its child row comes before the owner, most often, which
+        another session may insert, and then something happens to both.
+        """
+        key = self._chance.choice(OWNERS)
+        steps: list[Step] = [[who, self._chance.choice(["delete", "savepoint", "child"]), key]]
+        if steps[0][1] == "savepoint":
+            steps = [[who, "touch"], [who, "savepoint"], [who, "child", key], [who, "back"]]
+        steps += [[who, "child", key], *self._happens(who, key)]
+        adopts = other if self._chance.random() < 0.4 else who
+        steps.append([adopts, "owner", key])
+        if adopts == other:
+            steps.append([other, self._chance.choice(["commit", "commit", "rollback"])])
+        steps += self._happens(who, key)
+        if self._chance.random() < 0.3:
+            self._locked[who] = []
+            return steps
+        self._has_committed = True
+        return [*steps, [who, self._chance.choice(["commit", "commit", "commit", "rollback"])]]
+
+    def _happens(self, who: str, key: int) -> list[Step]:
+        """Draw what happens between two statements of a transaction."""
+        steps: list[Step] = []
+        while self._chance.random() < 0.45:
+            act = self._chance.choice(["change", "change", "move", "delete", "child", "reader"])
+            if act == "change":
+                steps.append([who, f"change {self._chance.choice(['child', 'owner'])}", key])
+            elif act == "move":
+                moved = f"move {self._chance.choice(['child', 'owner'])}"
+                steps.append([who, moved, *self._chance.sample(OWNERS, k=2)])
+            elif act != "reader":
+                steps.append([who, act, key])
+            else:
+                steps.append([self._chance.choice(self._readers), *self._amount()])
+        return steps
 
 
 def shrink(schedule: Schedule, failure_of: Callable[[Schedule], str | None]) -> Schedule:

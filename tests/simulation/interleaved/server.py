@@ -16,7 +16,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,8 +40,8 @@ from interleaved.stepping import Stepper, sessions_of
 
 OBJECTS = (1, 2, 3)
 CONSUMER = "cons"
-PLAIN, LEAVES = "postgres", "leaves"
-"""The databases: with a log of one table, and with a partitioned one."""
+PLAIN, LEAVES, FAMILIES = "postgres", "leaves", "families"
+"""The databases: with a log of one table, with a partitioned one, and with a child table."""
 LEAF_SIZE = 5
 _WRITERS = 3
 _SETTINGS = {
@@ -60,7 +60,14 @@ _SETTINGS = {
     "bgwriter_lru_maxpages": "0",
     "checkpoint_timeout": "1d",
 }
-_TABLE = "CREATE TABLE part (id integer PRIMARY KEY, v text)"
+_MADE = """
+    DROP TABLE IF EXISTS part, usr_phone, usr CASCADE;
+    CREATE TABLE part (id integer PRIMARY KEY, v text);
+    CREATE TABLE usr (idu integer PRIMARY KEY, fname text);
+    CREATE TABLE usr_phone (
+        idu integer REFERENCES usr ON UPDATE CASCADE ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+        phoneno text, UNIQUE (idu, phoneno));
+"""
 _TABLES = (
     "eventlog",
     "eventlog_inflight",
@@ -72,6 +79,8 @@ _EMPTY = f"""
     {"".join(f"DELETE FROM {table};" for table in _TABLES)}
     UPDATE eventlog_epoch SET removed = NULL WHERE removed IS NOT NULL;
     UPDATE part SET v = '';
+    DELETE FROM usr_phone;
+    DELETE FROM usr;
     SELECT setval(pg_get_serial_sequence('eventlog', 'record_id'), 1, false);
     SELECT setval('eventlog_delivery', 1, false);
 """
@@ -219,11 +228,11 @@ class Databases:
                 admin.execute(f"CREATE DATABASE {name}")
                 admin.execute(f"ALTER DATABASE {name} SET synchronous_commit = on")
         with closing(_connect(url)) as admin:
-            admin.execute("DROP TABLE IF EXISTS part CASCADE")
-            admin.execute(_TABLE)
+            admin.execute(_MADE)
             admin.execute("INSERT INTO part SELECT i, '' FROM unnest(%s::int[]) AS i", [[*OBJECTS]])
-        _install(url, self._directory, is_partitioned=name == LEAVES)
-        plain, own = (load(_config(url, consumer), {}) for consumer in ("", CONSUMER))
+        watched = ["part", "usr"] if name == FAMILIES else ["part"]
+        _install(url, self._directory, watched, is_partitioned=name == LEAVES)
+        plain, own = (load(_config(url, watched, consumer), {}) for consumer in ("", CONSUMER))
         with ExitStack() as kept:
             opened = Sessions(
                 url,
@@ -282,20 +291,21 @@ def databases(url: str) -> Iterator[Databases]:
         yield Databases(url, directory, kept)
 
 
-def _config(url: str, consumer: str = "") -> dict[str, Any]:
+def _config(url: str, watched: Sequence[str], consumer: str) -> dict[str, Any]:
     config: dict[str, Any] = {
         "database": {"url": url},
         "publisher": {"allow_loopback": True, "notify": False},
-        "watch": [{"table": "part"}],
+        "watch": [{"table": table} for table in watched],
     }
     if consumer:
         config["source"] = {"type": "eventlog", "consumer": consumer, "start_from": "earliest"}
     return config
 
 
-def _install(url: str, directory: Path, *, is_partitioned: bool) -> None:
+def _install(url: str, directory: Path, watched: Sequence[str], *, is_partitioned: bool) -> None:
     path = directory / "eventlog.toml"
-    path.write_text(f'[database]\nurl = "{url}"\n[[watch]]\ntable = "part"\n')
+    watches = "".join(f'[[watch]]\ntable = "{table}"\n' for table in watched)
+    path.write_text(f'[database]\nurl = "{url}"\n{watches}')
     commands = [["db", "upgrade"], ["triggers", "apply"]]
     if is_partitioned:
         commands.append(["db", "partition", "--leaf-size", str(LEAF_SIZE)])

@@ -17,8 +17,8 @@ from eventlog.model import Level
 from interleaved.audit import PUBLISHER, Audit
 from interleaved.leaves import Hand, Purge
 from interleaved.readers import Operator, Process, Reader
-from interleaved.schedules import Schedule, is_plain
-from interleaved.server import CONSUMER, DETACHED, LEAVES, PLAIN, Databases
+from interleaved.schedules import Schedule, has_families, has_leaves
+from interleaved.server import CONSUMER, DETACHED, FAMILIES, LEAVES, PLAIN, Databases
 from interleaved.writers import Change, Writer
 
 _RESTS = 6
@@ -26,6 +26,7 @@ _RESTS = 6
 _SEARCH = 61
 """The seconds after which the publisher searches for rows that were set to N by hand."""
 
+EARLY = "child rows are logged at the commit"
 _RECORDED = "SELECT FROM eventlog_state WHERE kind = 'detached'"
 
 
@@ -34,7 +35,9 @@ class World(clock.Machine):
 
     def __init__(self, schedule: Schedule, databases: Databases) -> None:
         self.schedule, self._databases = schedule, databases
-        self.sessions = sessions = databases.of(PLAIN if is_plain(schedule) else LEAVES)
+        self.has_families = has_families(schedule)
+        kind = FAMILIES if self.has_families else LEAVES if has_leaves(schedule) else PLAIN
+        self.sessions = sessions = databases.of(kind)
         self.stepper = sessions.stepper
         self.hasty = frozenset(schedule.get("hasty", ()))
         """The writers whose commits do not wait for the disk."""
@@ -140,6 +143,8 @@ class World(clock.Machine):
         if self.sessions.is_partitioned:
             self.sessions.begin_at(self.schedule["first"])
             self._set_durability()
+        if self.has_families:
+            self._set_isolation()
         with clock.simulated(self):
             try:
                 for name in self.schedule["running"]:
@@ -157,6 +162,10 @@ class World(clock.Machine):
     def _set_durability(self) -> None:
         for name, session in zip(self.writers, self.sessions.writers, strict=True):
             session.execute(f"SET synchronous_commit = {'off' if name in self.hasty else 'on'}")
+
+    def _set_isolation(self) -> None:
+        for session, level in zip(self.sessions.writers, self.schedule["isolation"], strict=True):
+            session.execute(f"SET default_transaction_isolation = '{level}'")
 
     def _step(self, who: str, what: str, *given: Any) -> None:
         if self._would_wait_beside_another(who, what):
@@ -261,6 +270,7 @@ class World(clock.Machine):
             self._end_purge()
             complaints = list(self.audit.complaints())
             if self.failures or not (complaints or any(one.is_running for one in self._commands)):
+                self.count(EARLY, self.audit.early_rows())
                 return
         for command in self._commands:
             if command.is_running:

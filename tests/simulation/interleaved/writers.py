@@ -3,11 +3,16 @@ the lock of who writes.
 
 A transaction changes objects in ascending order, so that two never wait for each other. A statement
 that waits for another transaction ends when that one has ended.
+
+In schedules with families, a transaction also inserts, changes, moves and deletes owners (``usr``)
+and child rows (``usr_phone``), whose foreign key is checked at the commit. The server may refuse such
+a transaction, which is then rolled back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
@@ -25,6 +30,18 @@ _TOUCH = """
 
 _BURST = 4
 """The changes of one statement."""
+_REFUSALS = (psycopg.IntegrityError, psycopg.OperationalError)
+"""Violated keys, and transactions that cannot be serialized or would wait for each other."""
+_OF_FAMILIES = {
+    "owner": "INSERT INTO usr VALUES ({key}, '{value}')",
+    "child": "INSERT INTO usr_phone VALUES ({key}, '{value}')",
+    "change owner": "UPDATE usr SET fname = '{value}' WHERE idu = {key}",
+    "change child": "UPDATE usr_phone SET phoneno = phoneno || '{value}' WHERE idu = {key}",
+    "move owner": "UPDATE usr SET idu = {other} WHERE idu = {key}",
+    "move child": "UPDATE usr_phone SET idu = {other} WHERE idu = {key}",
+    "delete": "DELETE FROM usr WHERE idu = {key}",
+}
+"""What a statement does to the owner, or to the child rows, with the key ``key``."""
 
 
 class Change(NamedTuple):
@@ -42,6 +59,8 @@ class Writer:
         self._task: Task | None = None
         self._then: Callable[[], None] = lambda: None
         self._changes: list[Change] = []
+        self._families: set[int] = set()
+        """The keys of the owners that the transaction may have locked."""
         self._saved: int | None = None
         self._has_waited = self.is_open = False
         self._number = 0
@@ -57,6 +76,7 @@ class Writer:
             "commit": self._commit,
             "rollback": self._rollback,
             "prepare": self._prepare,
+            **{act: partial(self._change_family, act) for act in _OF_FAMILIES},
         }
 
     @property
@@ -68,6 +88,8 @@ class Writer:
         session for a transaction that it has prepared.
         """
         own = [] if against is self else [self._changes]
+        if key in self._families and against is not self:
+            return True
         return any(
             key == change.key for changes in (*own, *self.prepared.values()) for change in changes
         )
@@ -96,13 +118,24 @@ class Writer:
         self._task.resume()
         if self._task.is_done:
             task, self._task = self._task, None
-            if task.error is not None:
-                raise task.error
             if self._has_waited:
                 self._world.tell(f"{self.name} goes on")
-            self._then()
+            if task.error is None:
+                self._then()
+            else:
+                self._refused(task.error)
         elif not self._task.is_blocked:
             raise AssertionError(f"{self.name} stands at {self._task.at}")
+
+    def _refused(self, error: BaseException) -> None:
+        """Roll back a transaction that the server refuses. Raises every other error."""
+        if not (self._world.has_families and isinstance(error, _REFUSALS)):
+            raise error
+        self._world.tell(f"{self.name} is refused: {type(error).__name__}")
+        self._world.count("a transaction is refused")
+        self._take()
+        if self._session.info.transaction_status is not TransactionStatus.IDLE:
+            self._session.execute("ROLLBACK")
 
     def _run(self, sql: str, told: str, then: Callable[[], None]) -> None:
         task = Task(self.name, lambda: self._session.execute(sql), self._world.stepper)
@@ -119,6 +152,7 @@ class Writer:
         if not self.is_open:
             self._session.execute("BEGIN")
             self.is_open, self._changes, self._saved = True, [], None
+            self._families = set()
 
     def _write(self, key: int) -> None:
         """Change an object and commit, in one statement."""
@@ -142,6 +176,13 @@ class Writer:
         self._begin()
         change = self._world.new_change(key)
         self._run(_update(change), f"sets {change.key} = {change.value!r}", lambda: self._changes.append(change))  # fmt: skip
+
+    def _change_family(self, act: str, key: int, other: int = 0) -> None:
+        self._begin()
+        value = self._world.new_change(key).value
+        self._families |= {key, other}
+        sql = _OF_FAMILIES[act].format(key=key, other=other, value=value)
+        self._run(sql, sql, lambda: None)
 
     def _touch(self) -> None:
         """Take the lock that an INSERT takes, and no number."""
@@ -173,8 +214,8 @@ class Writer:
         if self.is_open:
             self._number += 1
             name = f"{self.name}-{self._number}"
-            self.prepared[name] = self._take()
-            self._run(f"PREPARE TRANSACTION '{name}'", f"PREPARE TRANSACTION {name}", lambda: None)
+            prepared = {name: self._take()}
+            self._run(f"PREPARE TRANSACTION '{name}'", f"PREPARE TRANSACTION {name}", lambda: self.prepared.update(prepared))  # fmt: skip
 
     def _take(self) -> list[Change]:
         """Return the changes of the transaction, which ends."""
