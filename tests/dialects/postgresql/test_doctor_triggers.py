@@ -51,6 +51,31 @@ def test_drift_is_named_with_its_reason(examined: sa.Engine, doctor: Doctor) -> 
     assert finding["fix"] == ["eventlog triggers plan", "eventlog triggers apply"]
 
 
+def test_child_rows_that_are_logged_before_their_owners_are_named(
+    examined: sa.Engine, doctor: Doctor
+) -> None:
+    def found() -> list[str]:
+        said = [one["text"] for one in doctor()[1].get("trigger_warning", ())]
+        return [text.rpartition(": ")[2] for text in said if "before their owners" in text]
+
+    key = "ALTER TABLE hr.usr_phone ALTER CONSTRAINT usr_phone_idu_fkey DEFERRABLE"
+    execute(examined, key)
+    assert cli.run(["--quiet", "triggers", "apply", "-y"]) == 0
+    assert found() == []
+    role = f"capturer_{examined.url.database}"
+    execute(
+        examined,
+        f"CREATE ROLE {role}; GRANT CREATE, USAGE ON SCHEMA hr TO {role}",
+        f"ALTER FUNCTION hr.proc_usr_phone_1() OWNER TO {role}",
+    )
+    assert found() == [f'GRANT INSERT ON "hr"."eventlog_deferred" TO {role}']
+    execute(examined, f"GRANT INSERT ON hr.eventlog_deferred TO {role}")
+    assert found() == []
+    execute(examined, "DROP TABLE hr.eventlog_deferred")
+    assert found() == ["eventlog db upgrade"]
+    execute(examined, f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}")
+
+
 def test_triggers_that_are_no_longer_watched_are_named(examined: sa.Engine, doctor: Doctor) -> None:
     execute(examined, "CREATE TABLE hr.grp (idg integer PRIMARY KEY, name text)")
     Path("eventlog.toml").write_text(CONFIG.replace('"usr"', '"grp"'))

@@ -59,6 +59,20 @@ LEFT JOIN pg_catalog.pg_description d ON d.classoid = 'pg_catalog.pg_trigger'::r
 WHERE NOT t.tgisinternal AND t.tgparentid = 0
 ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C", t.tgname COLLATE "C";
 
+-- name: logged_first
+-- The owners of these functions that cannot write an internal table, and the tables of their triggers.
+SELECT quote_ident(r.rolname) AS owner, d.oid IS NOT NULL AS is_there,
+       (SELECT string_agg(DISTINCT c.relname, ', ') FROM pg_catalog.pg_trigger t
+        JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+        JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
+        WHERE p.oid = ANY(CAST(:functions AS oid[])) AND p.proowner = r.oid AND t.tgparentid = 0) AS tables
+FROM pg_catalog.pg_roles r
+LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = :schema
+LEFT JOIN pg_catalog.pg_class d ON d.relnamespace = n.oid AND d.relname = :name
+WHERE EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.oid = ANY(CAST(:functions AS oid[])) AND p.proowner = r.oid)
+  AND has_table_privilege(r.oid, d.oid, 'INSERT') IS NOT TRUE
+ORDER BY r.rolname;
+
 -- name: names
 -- Names of functions without parameters, which CREATE OR REPLACE would replace even if they are not ours.
 SELECT p.oid, n.nspname AS schema, p.proname AS name

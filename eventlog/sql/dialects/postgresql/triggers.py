@@ -150,6 +150,7 @@ class PostgresTriggers(PlannedTriggers):
         # Some warnings concern rows that triggers owned by this role could not see.
         warnings = [*warnings_of_lost_logs(installed.lost)]
         warnings += [] if lacking else _warnings(compiled, facts, installed)
+        warnings += _logged_first(log, compiled, installed)
         not_captured = _not_captured(declared, facts)
         return TriggerPlan(
             tuple(actions),
@@ -476,6 +477,30 @@ def _warnings(
             yield from _filtered(one, facts)
             yield from _order(one, installed)
             yield from _partitions(one, installed)
+
+
+def _logged_first(
+    log: OpenLog, compiled: Sequence[CompiledFunction], installed: Installed
+) -> Iterator[str]:
+    """Yield the child tables whose rows are logged before their owners, because the triggers cannot
+    write ``<log>_deferred`` (spec/triggers.md 7.1).
+    """
+    early = {one.place for one in compiled if early_tables([one.declared])}
+    functions = called_by(one for place in early for one in installed.on(place)).values()
+    if not functions:
+        return
+    binds = {
+        "functions": [one.row.oid for one in functions],
+        "schema": log.table.schema,
+        "name": log.table.deferred_table,
+    }
+    table = qualified(log.table.schema, log.table.deferred_table)
+    for row in log.connection.execute(sql("logged_first"), binds):
+        fix = f"GRANT INSERT ON {table} TO {row.owner}" if row.is_there else "eventlog db upgrade"
+        yield (
+            f"child rows of {row.tables} that are inserted before their owners are logged before "
+            f"them, since {row.owner} cannot write {table}: {fix}"
+        )
 
 
 def _keys(compiled: CompiledFunction) -> Iterable[str]:
