@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 from publishers import install
 from shared import url_of
 
+from eventlog import cli
 from eventlog.config.load import load
 
 TABLES = (
@@ -183,6 +185,23 @@ def test_many_values_leave_no_row_in_the_internal_table(tables: Tables) -> None:
     assert [one[0] for one in found] == [1] * 20_000 + [8] * 20_000
     with tables.engine.connect() as conn:
         assert conn.exec_driver_sql("SELECT count(*) FROM eventlog_deferred").scalar() == 0
+
+
+def test_a_child_row_that_waits_follows_the_new_key_of_its_owner(tables: Tables) -> None:
+    found = tables.logged(PHONE, JACK, "UPDATE usr SET idu = 5")
+    moved = (2, "idu=5", "usr_phone.phoneno", "a")
+    gone = (4, "idu=1", None, None)
+    assert found == [NAME, gone, (1, "idu=5", "fname", "Jack"), moved, BACK]
+
+
+def test_a_log_in_leaves_has_the_rows_of_the_commit(tables: Tables, tmp_path: Path) -> None:
+    config = tmp_path / "eventlog.toml"
+    config.write_text(f'[database]\nurl = "{url_of(tables.engine)}"\n[[watch]]\ntable = "usr"\n')
+    command = ["--quiet", "--config", str(config), "db"]
+    for conversion in (["partition", "--leaf-size", "2"], ["unpartition"]):
+        assert cli.run([*command, *conversion]) == 0
+        assert tables.logged(PHONE, JACK) == [NAME, BACK]
+        tables.transaction("DELETE FROM usr")
 
 
 def test_a_role_without_the_right_logs_at_once_as_before(tables: Tables) -> None:

@@ -11,7 +11,7 @@ import pytest
 from captured_statements import conn
 from oracle_catalogue import DATABASE, LOG, WATCHES, column, number, table, text, triggers_on
 
-from eventlog.core.catalog import Column, Table
+from eventlog.core.catalog import Column, ForeignKey, Table
 from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError, TriggerError
@@ -232,6 +232,20 @@ def test_always_is_reported_to_have_no_effect() -> None:
         assert "changes that GoldenGate or another apply process writes" in TRIGGERS.not_captured(
             declared
         )
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_child_tables_whose_rows_may_come_before_their_owners_are_warned_of(
+    deferrable: bool,
+) -> None:
+    key = ForeignKey(("A",), "OWNER", ("A",), deferrable=deferrable)
+    child = table("OF_OWNER", [number("A"), text("NOTE")], foreign_keys=(key,))
+    database = replace(DATABASE, tables=(table("OWNER", [number("A")], ["A"]), child))
+    declared, _, _ = declared_triggers(database, build_catalog(database), [WatchedTable("OWNER")])
+    compiled = TRIGGERS.compile_declared("APP", LOG, declared)
+    warnings = list(TRIGGERS.warnings(LOG, compiled, installed()))
+    found = ["the foreign key of OF_OWNER is DEFERRABLE" in one for one in warnings]
+    assert any(found) == deferrable
 
 
 def foreign(event: str = "INSERT OR UPDATE OR DELETE", schema: str = "APP") -> StoredTrigger:
