@@ -5,11 +5,14 @@ there, and the first one never waits for it (spec/event-log.md 8.7).
 from __future__ import annotations
 
 import json
+import re
 import threading
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qs
 
 import mysql_servers
 import pytest
@@ -51,9 +54,10 @@ def in_status(code: int, *headers: str) -> Script:
 class Log:
     """A log whose publisher has two sinks."""
 
-    def __init__(self, database: sa.Engine, place: Path) -> None:
+    def __init__(self, database: sa.Engine, place: Path, *, exists: bool = False) -> None:
         self.database, self.place = database, place
-        execute(database, *TABLES)
+        if not exists:
+            execute(database, *TABLES)
 
     @property
     def directory(self) -> Path:
@@ -144,6 +148,11 @@ def either(request: pytest.FixtureRequest) -> Log:
     return made
 
 
+def age(moment: str) -> float:
+    """How many seconds ago that was."""
+    return (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+
+
 def facts(line: dict[str, Any]) -> tuple[str, str, str, int]:
     return line["key"], line["code"], line["record_ids"], line["attempts"]
 
@@ -155,25 +164,73 @@ def test_a_refused_event_is_a_line_with_its_reason_and_the_event(either: Log) ->
     either.insert(1, 2)
     either.publish(refusing("1"))
     (letter,) = either.lines()
-    assert facts(letter) == ("1/1", "receiver", "1-2", 1)
-    assert letter["message"] == "no such tenant"
-    assert letter["event_id"] == "1"
-    assert letter["moment"].endswith("Z")
-    assert '<add class-name="usr" event-id="1">' in letter["event"]
-    assert "1@example.org" in letter["event"]
+    assert 0 <= age(letter.pop("moment")) < PATIENCE
+    event = letter.pop("event")
+    assert letter == {
+        "key": "1/1",
+        "event_id": "1",
+        "code": "receiver",
+        "message": "no such tenant",
+        "record_ids": "1-2",
+        "attempts": 1,
+    }
+    assert '<add class-name="usr" event-id="1">' in event
+    assert re.findall("<value[^>]*>([^<]*)", event) == ["name 1", "1@example.org"]
     assert not either.waiting()
+
+
+def test_a_letter_names_each_row_of_its_event_and_no_row_of_others(log: Log) -> None:
+    log.insert(1, 2)
+    log.publish()
+    execute(
+        log.database,
+        "UPDATE usr SET name = 'a' WHERE id = 1",
+        "UPDATE usr SET name = 'b' WHERE id = 2",
+        "UPDATE usr SET email = 'c' WHERE id = 1",
+    )
+    log.publish(refusing("5"))
+    (letter,) = log.lines()
+    assert facts(letter) == ("5/1", "receiver", "5,7", 1)
+    assert log.statuses() == {**dict.fromkeys((1, 2, 3, 4, 6), "S"), 5: "E", 7: "E"}
+
+
+def test_a_letter_counts_the_attempts_at_its_event(log: Log) -> None:
+    log.insert(1)
+    later = reply(200, answer(status("retry", "1", "later")))
+    with Receiver(in_turn(lambda _: later, lambda _: later, refusing("1"))) as receiver:
+        with running(Publisher.from_config(log.config(receiver.url), environ={})):
+            wait_until(log.lines)
+        assert len(receiver.requests) == 3
+    (letter,) = log.lines()
+    assert facts(letter) == ("1/1", "receiver", "1-2", 3)
 
 
 def test_an_invalid_row_is_a_line_with_its_columns(either: Log) -> None:
     execute(either.database, BAD_KEY)
     either.publish()
     (letter,) = either.lines()
-    assert facts(letter) == ("1/1", "bad_table_key", "1", 0)
-    (row,) = letter["rows"]
-    assert row["table_key"] == "id=two"
-    assert row["new_value"] == "ann@example.org"
-    assert len(row) == 10
-    assert "event" not in letter
+    (row,) = letter.pop("rows")
+    assert 0 <= age(letter.pop("moment")) < PATIENCE
+    assert letter == {
+        "key": "1/1",
+        "event_id": "1",
+        "code": "bad_table_key",
+        "message": "bad_value at offset 3 of table_key 'id=two': id: 'two' is not an integer",
+        "record_ids": "1",
+        "attempts": 0,
+    }
+    assert row.pop("event_time")
+    assert row == {
+        "record_id": 1,
+        "status": "E",
+        "event_type": 1,
+        "perpetrator": "app",
+        "table_name": "usr",
+        "table_key": "id=two",
+        "column_name": "email",
+        "old_value": None,
+        "new_value": "ann@example.org",
+    }
 
 
 def test_an_event_that_is_given_up_has_the_event_id_under_which_it_was_sent(log: Log) -> None:
@@ -234,6 +291,19 @@ def test_an_event_that_is_requeued_and_refused_again_is_another_letter(
     assert run("--config", str(file), "requeue", "--status", "E")[0] == 0
     either.publish(refusing("1"))
     assert [letter["key"] for letter in either.lines()] == ["1/1", "1/2"]
+
+
+def test_the_key_of_a_letter_counts_the_refusals_of_its_event_alone(log: Log, run: Run) -> None:
+    """Neither those by another reader's receiver nor that of a letter."""
+    log.insert(1)
+    with Receiver(in_status(422)) as second:
+        log.publish(refusing("1"), dead_letter={"type": "http", "url": second.url})
+    crm = Log(log.database, log.place / "crm", exists=True)
+    crm.publish(refusing("1"), source={"consumer": "crm", "start_from": "earliest"})
+    file = written(log.place, log.config("http://nobody.invalid/"))
+    assert run("--config", str(file), "requeue", "--status", "E")[0] == 0
+    log.publish(refusing("1"))
+    assert [letter["key"] for letter in (*crm.lines(), *log.lines())] == ["1/1", "1/2"]
 
 
 def test_a_refused_object_of_a_snapshot_has_a_letter_with_its_event(log: Log) -> None:
@@ -397,6 +467,20 @@ def test_a_refused_letter_has_an_error_row_and_ends(
     assert "dead letter 1/1 was refused: the receiver answers 422" in caplog.text
 
 
+def test_a_refused_letter_of_a_consumer_is_an_error_of_this_consumer(log: Log) -> None:
+    log.insert(1)
+    consumer = {"consumer": "crm", "start_from": "earliest"}
+    with Receiver(in_status(422)) as second:
+        hook = {"type": "http", "url": second.url}
+        log.publish(refusing("1"), dead_letter=hook, source=consumer)
+    errors = "SELECT record_id, code, consumer FROM eventlog_error ORDER BY code DESC, record_id"
+    assert log.select(errors) == [
+        (1, "receiver", "crm"),
+        (2, "receiver", "crm"),
+        (1, "dead_letter", "crm"),
+    ]
+
+
 def test_a_refused_letter_changes_nothing_about_its_row(log: Log, run: Run) -> None:
     log.insert(1)
     with Receiver(in_status(422)) as second:
@@ -409,6 +493,51 @@ def test_a_refused_letter_changes_nothing_about_its_row(log: Log, run: Run) -> N
     with open_unlocked(load(sections, {}), Counters()) as context:
         explained = explain(context, 1)
     assert any("dead letter 1/1 was refused" in note for note in explained.notes)
+
+
+def test_each_of_the_two_sinks_gets_a_token_of_its_own_client(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FIRST", "SECOND"):
+        monkeypatch.setenv(f"CLIENT_{name}", f"secret-{name.lower()}")
+
+    def issuing(token: str) -> Script:
+        content = {"access_token": token, "token_type": "bearer", "expires_in": 3600}
+        return lambda _: reply(200, json.dumps(content).encode())
+
+    def client(endpoint: Receiver, name: str) -> Sections:
+        return {
+            "token_url": endpoint.url,
+            "client_id": name,
+            "client_secret": f"env:CLIENT_{name.upper()}",
+            "scope": f"write-{name}",
+            "auth": "post",
+        }
+
+    def asked(endpoint: Receiver) -> list[dict[str, list[str]]]:
+        return [parse_qs(one.body) for one in endpoint.requests]
+
+    log.insert(1)
+    with (
+        Receiver(issuing("t-first")) as endpoint,
+        Receiver(issuing("t-second")) as other,
+        Receiver(refusing("1")) as first,
+        Receiver(in_status(204)) as second,
+    ):
+        sink = {"type": "http", "url": first.url, "oauth": client(endpoint, "first")}
+        hook = {"type": "http", "url": second.url, "oauth": client(other, "second")}
+        Publisher.from_config(log.config("", sink=sink, dead_letter=hook), environ={}).run_once()
+    assert [one.headers["Authorization"] for one in first.requests] == ["Bearer t-first"]
+    assert [one.headers["Authorization"] for one in second.requests] == ["Bearer t-second"]
+    for endpoint_of, name in ((endpoint, "first"), (other, "second")):
+        assert asked(endpoint_of) == [
+            {
+                "grant_type": ["client_credentials"],
+                "client_id": [name],
+                "client_secret": [f"secret-{name}"],
+                "scope": [f"write-{name}"],
+            }
+        ]
 
 
 # --- where letters go -----------------------------------------------------------------------------
@@ -539,6 +668,10 @@ def test_doctor_tries_both_sinks(log: Log, run: Run) -> None:
 # --- values that a letter may not show ------------------------------------------------------------
 
 
+SHOWN: Final = {
+    "record_id", "status", "event_type", "event_time", "perpetrator", "table_name", "column_name",
+}  # fmt: skip
+"""What a letter shows of each row."""
 MASK: Final = [{"table": "usr", "columns": ["email"], "how": "redact"}]
 
 
@@ -571,6 +704,7 @@ def test_rows_in_place_of_an_event_that_cannot_be_built_any_more_have_masked_val
         "(1, 'usr', 'id=5', 'mail', 'ann@example.org', 'app')",
         "(1, 'person', 'id=5', 'email', 'ann@example.org', 'app')",
         "(1, 'usr', 'email=ann@example.org', 'name', 'ann', 'app')",
+        "(1, 'usr', 'id=5', NULL, 'ann@example.org', 'app')",
     ],
 )
 def test_with_masks_a_row_of_an_unknown_class_column_or_key_has_neither_key_nor_values(
@@ -583,8 +717,19 @@ def test_with_masks_a_row_of_an_unknown_class_column_or_key_has_neither_key_nor_
     )
     log.publish(mask=MASK)
     (letter,) = log.lines()
-    assert not {"table_key", "old_value", "new_value"} & letter["rows"][0].keys()
+    assert letter["rows"][0].keys() == SHOWN
     assert "ann@" not in json.dumps(letter)
+
+
+def test_if_a_class_with_a_mask_is_unavailable_a_row_of_an_unknown_class_has_no_values(
+    log: Log,
+) -> None:
+    """It may be a row of this class."""
+    execute(log.database, BAD_KEY.replace("'usr'", "'person'"))
+    log.publish(mask=[{"table": "usr", "columns": ["mail"], "how": "redact"}])
+    (letter,) = log.lines()
+    assert letter["code"] == "unknown_table"
+    assert letter["rows"][0].keys() == SHOWN
 
 
 @pytest.mark.parametrize("changes", [True, False])
@@ -604,8 +749,9 @@ def test_with_filters_the_row_of_another_readers_object_has_neither_key_nor_valu
         )
     log.publish(filter=sections["filter"])
     own, other = log.lines()
-    assert own["rows"][0]["table_key"] == "id=1"
-    assert not {"table_key", "new_value"} & other["rows"][0].keys()
+    assert own["rows"][0].keys() == SHOWN | {"table_key", "old_value", "new_value"}
+    assert (own["rows"][0]["table_key"], own["rows"][0]["new_value"]) == ("id=1", "\x01")
+    assert other["rows"][0].keys() == SHOWN
 
 
 # --- consumers, and rows that are gone ------------------------------------------------------------

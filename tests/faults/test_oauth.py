@@ -14,8 +14,8 @@ import socket
 import ssl
 import threading
 import tomllib
-from base64 import b64decode
-from collections.abc import Iterator
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +27,7 @@ import pytest
 from http_sinks import PATIENCE, authority, ca_file, document, server_context
 from receiver import CUT, Receiver, Request, Script, accept, answer, in_turn, reply
 
+from eventlog import __version__
 from eventlog.config.effective import effective
 from eventlog.config.load import load
 from eventlog.core.clock import monotonic
@@ -101,14 +102,22 @@ def test_a_document_goes_with_a_token_that_the_clients_credentials_get() -> None
     ):
         assert sink.send(document()) == Answer()
         sink.send(document())
-    (asked,) = endpoint.requests
-    assert parse_qs(asked.body) == {
+    ((path, headers, body),) = whole(endpoint)
+    assert path == "/xds"
+    assert headers == {
+        "Host": f"127.0.0.1:{endpoint.port}",
+        "Accept-Encoding": "identity",
+        "Content-Length": str(len(body)),
+        "User-Agent": f"eventlog/{__version__}",
+        "Accept": "application/json",
+        "Content-Type": "application/x-www-form-urlencoded",
+        "Authorization": f"Basic {b64encode(b'publisher:s3cr+et%2F%2B').decode()}",
+    }
+    assert parse_qs(body.decode()) == {
         "grant_type": ["client_credentials"],
         "scope": ["events write"],
         "audience": ["https://receiver"],
     }
-    basic = b64decode(asked.headers["Authorization"].removeprefix("Basic "))
-    assert basic == b"publisher:s3cr+et%2F%2B"
     assert bearers(receiver) == ["t1", "t1"]
 
 
@@ -204,9 +213,21 @@ def test_threads_that_waited_for_a_token_in_vain_do_not_ask_again(
     assert len(set(failures)) == 1
 
 
-@pytest.mark.parametrize("lifetime", [3600, 3600.0, "3600", "3600.0"])
+@pytest.mark.parametrize(
+    ("lifetime", "until"),
+    [
+        (3600, 3570),
+        ("3600", 3570),
+        ("3600.0", 3570),
+        (121, 91),
+        (120, 90),
+        (119, 89.25),
+        (60, 45),
+        (8, 6),
+    ],
+)
 def test_a_token_is_renewed_before_it_ends_by_our_own_clock(
-    monkeypatch: pytest.MonkeyPatch, lifetime: object
+    monkeypatch: pytest.MonkeyPatch, lifetime: float | str, until: float
 ) -> None:
     now = [1000.0]
     monkeypatch.setattr(oauth, "monotonic", lambda: now[0])
@@ -215,10 +236,41 @@ def test_a_token_is_renewed_before_it_ends_by_our_own_clock(
         Receiver(rotating(expires_in=lifetime)) as endpoint,
         to(receiver, endpoint) as sink,
     ):
-        for seconds in (0, 3569, 1):
-            now[0] += seconds
+        for seconds in (0, until - 0.5, until):
+            now[0] = 1000 + seconds
             sink.send(document())
     assert bearers(receiver) == ["t1", "t1", "t2"]
+
+
+def test_the_lifetime_of_a_token_begins_with_the_request_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(oauth, "monotonic", lambda: now[0])
+    issue = rotating(expires_in=3600)
+
+    def late(request: Request) -> bytes | Iterable[bytes]:
+        now[0] += 100
+        return issue(request)
+
+    with Receiver() as receiver, Receiver(late) as endpoint, to(receiver, endpoint) as sink:
+        for seconds in (0, 3569, 3570):
+            now[0] = 1000 + seconds
+            sink.send(document())
+    assert bearers(receiver) == ["t1", "t1", "t2"]
+
+
+def test_a_token_that_is_refused_late_does_not_take_the_newer_one_with_it() -> None:
+    with Receiver(rotating(expires_in=3600)) as endpoint:
+        tokens = oauth.ClientTokens(client_of(endpoint), SECRET, "sink.oauth", timeout=PATIENCE)
+        used = [tokens.current()]
+        for refused in ("t1", "t1", "t2"):
+            tokens.forget(refused)
+            used.append(tokens.current())
+    assert used == ["t1", "t2", "t2", "t3"]
+    assert len(endpoint.requests) == 3
+    encoded = b64encode(b"publisher:s3cr+et%2F%2B").decode()
+    assert list(tokens.secrets) == [SECRET, encoded, "t3", "t2"]
 
 
 @pytest.mark.parametrize("more", [{}, {"expires_in": None}, {"expires_in": 0}])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 from outbox_worlds import Event
 
 from eventlog.model import Answer, EventResult, Level
 from eventlog.publisher.send.outbox import Do, Outbox
-from eventlog.publisher.send.policy import Document, Rules, back_off
+from eventlog.publisher.send.policy import Document, Rules, back_off, class_of
+from eventlog.publisher.send.session import PassedOver
 
 RETRY = EventResult(Level.RETRY)
 BACK_OFFS = [
@@ -171,3 +174,41 @@ def test_lost_answers_bring_an_event_of_all_objects_back_before_the_events_after
     source.send("1")
     source.outbox.rest()
     source.send("2", now=2)
+
+
+# --- what a scan passes over ----------------------------------------------------------------------
+
+
+class Waiting(set[Any]):
+    """What waits in an outbox."""
+
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self)
+
+
+A1, A2, B1 = ("a", "1"), ("a", "2"), ("b", "1")
+CLASS_A = class_of(A1)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "objects", "passed"),
+    [
+        ([A1], [A1, A2, B1], [A1]),
+        ([CLASS_A], [A1, A2, B1], [A1, A2]),
+        ([CLASS_A], [A1], [A1, A2]),  # rows of A2 may have been before as well
+        ([A1], [B1], []),  # no row of A1 was passed over
+        ([], [A1, A2, B1], []),
+    ],
+)
+def test_what_a_scan_has_passed_over_waits_for_the_next_scan_once_it_is_free(
+    waiting: list[Any], objects: list[Any], passed: list[Any]
+) -> None:
+    outbox = Waiting(waiting)
+    scan = PassedOver(cast(Any, outbox))
+    assert [one for one in objects if one in scan] == [one for one in passed if one in objects]
+    assert not scan.has_free
+    outbox.clear()
+    assert [one for one in (A1, A2, B1) if one in scan] == passed
+    assert (bool(scan), scan.has_free) == (bool(passed), bool(passed))
+    assert [one for one in (A1, A2, B1) if one in PassedOver(cast(Any, outbox))] == []

@@ -75,6 +75,17 @@ def test_a_row_below_the_held_ones_stays_refused(requeue: Run) -> None:
     assert [row["record_id"] for row in done["refused"]] == [1]
 
 
+@pytest.mark.parametrize(("last", "refused"), [(0, []), (1, [1]), (2, [1]), (3, [1, 3])])
+def test_a_row_up_to_the_last_claimed_one_stays_refused(
+    requeue: Run, log: sqlite3.Connection, last: int, refused: list[int]
+) -> None:
+    log.execute("UPDATE eventlog_state SET content = ?", (encode_claim(HOLD._replace(last=last)),))
+    done = requeue()
+    assert [row["record_id"] for row in done["refused"]] == refused
+    assert done["set_back"] == 2 - len(refused)
+    assert done["letters"] == {one: "E" if one in refused else "N" for one in (1, 2, 3)}
+
+
 def test_the_message_names_the_directory_and_the_ways_out(requeue: Run) -> None:
     said = requeue()["said"]
     assert "up to record_id 2 claimed for documents" in said

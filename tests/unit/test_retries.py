@@ -27,8 +27,9 @@ from shared import opened_log
 from eventlog.model import Answer, EventResult, Level, Operation
 from eventlog.publisher.feeds import queue
 from eventlog.publisher.ledger.ledger import StatusLedger
+from eventlog.publisher.send.cycle import run_cycle
 from eventlog.publisher.send.sending import DeliveryResult
-from eventlog.publisher.send.session import PublisherState
+from eventlog.publisher.send.session import PublisherSession, PublisherState
 from eventlog.sql.log.internal_tables import EntryKind, add_entry
 from eventlog.sql.log.pauses import Pause
 from eventlog.sql.log.requests import is_requested
@@ -181,6 +182,34 @@ def test_a_publisher_that_starts_takes_up_the_requests_that_are_there(
     assert is_requested(log)
     StatusLedger(log, by_number=by_number, locked=True).recover()
     assert not is_requested(log)
+
+
+def test_what_is_marked_by_hand_while_it_is_sent_goes_again_under_the_next_number(
+    new_world: NewWorld,
+) -> None:
+    # The receiver may have applied the attempt that was on its way.
+    fake = new_world(deletes("1", "1", "2"), batch_size=1)
+    receiver, state = Receiver(), fake.start()
+
+    def mark(status: str) -> None:
+        fake.connection.exec_driver_sql(
+            f"UPDATE eventlog SET status = '{status}' WHERE record_id = 1"
+        )
+        fake.connection.commit()
+
+    def mark_once(name: str) -> None:
+        if name == "before send" and not receiver.documents:
+            mark("E")
+
+    receiver.step = mark_once
+    session = PublisherSession(fake.context(), state, receiver)
+    with fake.numbering_deliveries():
+        run_cycle(session)
+        assert (receiver.sent, fake.statuses()) == ([["1"], ["2"], ["3"]], {1: "E", 2: "S", 3: "S"})
+        mark("N")
+        run_cycle(session)
+    assert receiver.sent[3:] == [["1.2"]]
+    assert fake.statuses() == {1: "S", 2: "S", 3: "S"}
 
 
 def test_what_is_refused_under_a_later_number_goes_again_under_it_and_not_under_the_first(
