@@ -540,6 +540,27 @@ def test_each_of_the_two_sinks_gets_a_token_of_its_own_client(
         ]
 
 
+def test_explain_shows_the_refusals_and_letters_of_its_reader_alone(log: Log) -> None:
+    log.insert(1)
+    crm: Sections = {"source": {"consumer": "crm", "start_from": "earliest"}}
+    with Receiver(in_status(422)) as second:
+        hook = {"type": "http", "url": second.url}
+        log.publish(refusing("1", why="unknown"), dead_letter=None)
+        log.publish(refusing("1", why="too late"), dead_letter=hook, **crm)
+    shown = {}
+    for name, of_reader in (("publisher", {}), ("crm", crm)):
+        config = load(log.config("http://nobody.invalid/", **of_reader), {})
+        with open_unlocked(config, Counters()) as context:
+            explained = explain(context, 1)
+        errors = [(one.code, one.message) for one in explained.errors]
+        letters = [note.partition(" was")[0] for note in explained.notes if "letter" in note]
+        shown[name] = errors, letters
+    assert shown == {
+        "publisher": ([("receiver", "unknown")], []),
+        "crm": ([("receiver", "too late")], ["dead letter 1/1"]),
+    }
+
+
 # --- where letters go -----------------------------------------------------------------------------
 
 
