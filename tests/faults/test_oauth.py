@@ -265,7 +265,7 @@ def test_a_token_that_is_refused_late_does_not_take_the_newer_one_with_it() -> N
         tokens = oauth.ClientTokens(client_of(endpoint), SECRET, "sink.oauth", timeout=PATIENCE)
         used = [tokens.current()]
         for refused in ("t1", "t1", "t2"):
-            tokens.forget(refused)
+            tokens.forget_if_refused(refused, 401)
             used.append(tokens.current())
     assert used == ["t1", "t2", "t2", "t3"]
     assert len(endpoint.requests) == 3

@@ -411,6 +411,9 @@ class Chooser:
         return chosen
 
 
+ALL = ("*",)
+"""The object of what concerns every object."""
+
 ANSWERS = (
     "success",
     "error",
@@ -480,7 +483,7 @@ class Replica:
         """Note that these events come again under the event-ids that they had."""
         for event in events:
             if event.sent_id in self.unsafe:
-                self.excused.update(event.objects)
+                self.excused.update(event.objects or ALL)
 
     def lost(self, names: Collection[str] | None = None) -> None:
         """A flush has lost what was not saved, or these events, or has failed although nothing was
@@ -493,6 +496,8 @@ class Replica:
 
     def check(self, world: World, refused: Collection[int]) -> None:
         """Check that the last event of each object was applied last, unless it was refused."""
+        if self.excused.issuperset(ALL):
+            return
         for name in {name for names in world.objects for name in names} - self.excused:
             own = [one for one in self.applied.values() if overlap((name,), one.objects)]
             last = max(at for at, names in enumerate(world.objects) if overlap((name,), names))
@@ -735,12 +740,12 @@ class Checker:
                 self.unsaved = [one for one in self.unsaved if one[0] != place]
                 self.answered[place].clear()
                 self.errors.discard(place)
+        for replica in self.replicas:
+            if self.world.feed == "source":  # its event-ids are always the same
+                replica.unsafe.update(names & set(confirmed))
+            replica.comes_again(events)
         if self.world.feed != "source":
             self.spoiled.update(dict.fromkeys(names & set(confirmed), self.kills))
-            return
-        for replica in self.replicas:  # the event-ids of a source are always the same
-            replica.unsafe.update(names & set(confirmed))
-            replica.comes_again(events)
 
     def killed(self, store: Store, now: float) -> None:
         self.kills += 1
@@ -825,6 +830,8 @@ class Machine:
             self.checker.lost()
             self.in_air = []
             self.outbox.put_back()
+            for replica in self.checker.replicas:
+                replica.comes_again(self.outbox.events())
             self.checker.doubtful |= self.outbox.in_doubt
             self.outbox.pause(self.now)
         if self.world.feed != "source":
@@ -836,7 +843,12 @@ class Machine:
         """
         marks = self.outbox.take_marks()
         self.outbox._marks = list(marks)
-        names = [event.sent_id for mark in marks for event in mark.events]
+        names = [  # a flush has no result for what was refused
+            event.sent_id
+            for mark in marks
+            for event in mark.events
+            if mark.result.level is not Level.ERROR
+        ]
         waits = EventResult(Level.RETRY, "full", place="queue")
         confirmed = dict.fromkeys(names[1::2], SUCCESS)
         results = confirmed if is_lost else dict.fromkeys(names[::2], waits)

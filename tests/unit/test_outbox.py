@@ -21,6 +21,7 @@ from outbox_worlds import (
 
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import SUCCESS, Answer, EventResult, Level
+from eventlog.publisher.send import policy
 from eventlog.publisher.send.outbox import Do, Outbox
 from eventlog.publisher.send.policy import Attempts, Document, Kind, Rules
 
@@ -496,6 +497,16 @@ def test_every_small_world_keeps_its_promises_with_every_single_fault(feed: str)
 def test_random_worlds_keep_their_promises(feed: str) -> None:
     for seed in range(300):
         run_random(feed, random.Random(seed))
+
+
+@pytest.mark.parametrize(("first", "second"), [(("a",), ()), ((), ("a",)), (("a",), ("a",))])
+def test_what_concerns_every_object_keeps_its_order_with_each(
+    first: tuple[str, ...], second: tuple[str, ...]
+) -> None:
+    events = [Event("c0", (0,), first), Event("c1", (1,), second)]
+    waits = Answer({"c0": EventResult(Level.RETRY), "c1": SUCCESS})
+    judged = policy.judge(events, waits)
+    assert (judged.answered, judged.again) == ([], [events[0], events[1].again()])
 
 
 @pytest.mark.soak

@@ -316,10 +316,7 @@ class Outbox(Generic[E]):
         """Return True if an event of an object of this document is in the air."""
         objects = self._objects_of(document)
         in_air = map(self._objects_of, self._in_air.values())
-        return any(
-            EVERY in objects or EVERY in others or not objects.isdisjoint(others)
-            for others in in_air
-        )
+        return any(policy.overlap(objects, others) for others in in_air)
 
     def _objects_of(self, document: Document[E]) -> frozenset[Hashable]:
         """Return the objects of a document. The objects are determined once: a document with other

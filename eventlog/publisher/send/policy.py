@@ -199,7 +199,7 @@ def judge(events: Sequence[E], answer: Answer, waiting: set[Hashable] | None = N
     for event in events:
         result = answer.result(event.sent_id)
         is_retry = result.level is Level.RETRY
-        if not is_retry and (result.level is Level.FATAL or waiting.isdisjoint(event.queues)):
+        if not is_retry and (result.level is Level.FATAL or not overlap(event.queues, waiting)):
             answered.setdefault(result, []).append(event)
             continue
         waiting.update(event.queues)
@@ -208,6 +208,13 @@ def judge(events: Sequence[E], answer: Answer, waiting: set[Hashable] | None = N
     retried = [one for one in unsettled if one[0].level is Level.RETRY]
     fatal = [one.message or "no message" for one in answered if one.level is Level.FATAL]
     return Judged(list(answered.items()), again, unsettled, retried, next(iter(fatal), None))
+
+
+def overlap(some: Collection[Hashable], others: Collection[Hashable]) -> bool:
+    """Return True if events of some objects must keep their order with events of others."""
+    if EVERY in some or EVERY in others:
+        return bool(some and others)
+    return not frozenset(some).isdisjoint(others)
 
 
 def partial_answer(events: Iterable[E], answered: Mapping[str, EventResult]) -> Answer:
