@@ -3,6 +3,7 @@
 # make quick   lint, the unit and conformance tests, one run from a table to its documents: for the loop of somebody
 #              who works, a minute and a half on 2 cores
 # make test    lint, types, import contracts, the site, tests; about 18 minutes on two cores in a fresh clone, set-up included
+#              ROOMS="gbase lake": the tests by day in the folders of these names alone, and their vectors
 # make soak    the tests that take longer
 # make simulate  fresh schedules of a simulated publisher for SECONDS (60); SEED=7 shows the steps of one seed, or of a
 #              plan in a file, SHRINK=7 leaves out what does not matter to its failure; with SECONDS, REPORT=1 adds which
@@ -78,8 +79,15 @@ quick-tests: setup
 # Tests start hundreds of processes: each module is compiled once for all of them, though the environment forbids
 # Python to keep what it compiles.
 test: export PYTHONDONTWRITEBYTECODE :=
+ifdef ROOMS
+folders_of = $(or $(shell find tests -type d -name '$(1)'),$(error there is no folder $(1) below tests/))
+test: setup
+	$(BIN)/pytest -m "not soak" -n 2 --dist loadgroup $(foreach room,$(ROOMS),$(call folders_of,$(room)) \
+		$(wildcard tests/conformance/test_$(room)_*.py)) $(PYTEST_ARGS)
+else
 test: setup
 	@$(MAKE) --no-print-directory --jobs 2 compiled style docs types tests
+endif
 
 # The tests wait now and then: mypy works meanwhile, and before them.
 tests: setup compiled style docs
