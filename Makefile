@@ -4,7 +4,9 @@
 #              who works, a minute and a half on 2 cores
 # make test    lint, types, import contracts, the site, tests; about 18 minutes on two cores in a fresh clone, set-up included
 #              ROOMS="gbase lake": the tests by day in the folders of these names alone, and their vectors
-# make soak    the tests that take longer
+# make nightly  everything: test, the tests that are longer or variants, more examples of each property, fresh schedules of
+#              the simulation, interleaved ones, hostile input and the lowest versions; at most 90 minutes on two cores. A
+#              part that fails ends no other, and the last line names it; PARTS="fuzz lowest": these alone
 # make simulate  fresh schedules of a simulated publisher for SECONDS (60); SEED=7 shows the steps of one seed, or of a
 #              plan in a file, SHRINK=7 leaves out what does not matter to its failure; with SECONDS, REPORT=1 adds which
 #              features met in how many schedules, and the branches that they reached; FLOORS=2000 runs so many schedules, and
@@ -37,7 +39,7 @@ BENCHES := $(addprefix bench/,drain.py consumers.py horizon.py partitions.py cro
 
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: setup demo quick quick-tests test tests compiled lint style types docs docs-serve simulate interleave soak real lowest bench reference diagrams recording clean distclean
+.PHONY: setup demo quick quick-tests test tests compiled lint style types docs docs-serve simulate interleave nightly real lowest bench reference diagrams recording clean distclean
 
 setup: $(STAMP)
 
@@ -72,7 +74,7 @@ quick: setup
 	@$(MAKE) --no-print-directory --jobs 2 lint quick-tests
 
 quick-tests: setup
-	$(BIN)/pytest -n 3 --dist loadgroup -m "not soak and not property" \
+	$(BIN)/pytest -n 3 --dist loadgroup -m "not night and not property" \
 		-k "not mariadb and not kafka and not followed_cells and not follow_messages" tests/unit tests/conformance \
 		tests/packaging/test_quick_start.py $(PYTEST_ARGS)
 
@@ -82,7 +84,7 @@ test: export PYTHONDONTWRITEBYTECODE :=
 ifdef ROOMS
 folders_of = $(or $(shell find tests -type d -name '$(1)'),$(error there is no folder $(1) below tests/))
 test: setup
-	$(BIN)/pytest -m "not soak" -n 2 --dist loadgroup $(foreach room,$(ROOMS),$(call folders_of,$(room)) \
+	$(BIN)/pytest -m "not night" -n 2 --dist loadgroup $(foreach room,$(ROOMS),$(call folders_of,$(room)) \
 		$(wildcard tests/conformance/test_$(room)_*.py)) $(PYTEST_ARGS)
 else
 test: setup
@@ -91,7 +93,7 @@ endif
 
 # The tests wait now and then: mypy works meanwhile, and before them.
 tests: setup compiled style docs
-	EVENTLOG_TEST_SITE=site $(BIN)/pytest -m "not soak" -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	EVENTLOG_TEST_SITE=site $(BIN)/pytest -m "not night" -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 # The tests and what they import, for all workers, while the other core checks; not if no file has changed since. If
 # it fails, a worker reports why.
@@ -99,8 +101,8 @@ compiled: setup
 	@[ -z "$$(find eventlog tests -name '*.py' -newer $(VENV)/.compiled -print -quit 2>&1)" ] || \
 		{ touch $(VENV)/.compiled; $(BIN)/pytest --collect-only > /dev/null 2>&1 || true; }
 
-soak: setup
-	EVENTLOG_TEST_EXAMPLES=10 $(BIN)/pytest -m "soak or property" $(PYTEST_ARGS)
+nightly: setup
+	@$(BIN)/python scripts/nightly.py $(PARTS)
 
 lowest: setup
 	$(BIN)/python scripts/lowest.py build/lowest -n 2 --dist loadgroup $(PYTEST_ARGS)

@@ -1,6 +1,6 @@
 """What capturing and publishing cost on MariaDB and MySQL, beside the least that each server itself
 needs for the same rows. Servers that this machine has not come from newer suites of Debian, as for
-`make soak`; what cannot be had is named.
+`make nightly`; what cannot be had is named.
 
 Capture: one INSERT, UPDATE and DELETE of every row of a table; CPU seconds of the server, less
 those of the same statement without a trigger, a changed row. The floor is a trigger of one INSERT

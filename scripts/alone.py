@@ -61,7 +61,7 @@ def record(arguments: list[str]) -> int:
         config.write_text(_CONFIG.format(data=DATA, variable=_CONTEXT))
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "scripts")}
         program = [sys.executable, "-m", "coverage"]
-        tests = ["-m", "pytest", "-p", _PLUGIN, "-m", "not soak", *arguments]
+        tests = ["-m", "pytest", "-p", _PLUGIN, "-m", "not night", *arguments]
         code = subprocess.run(  # noqa: S603 - pytest, with the arguments of this program
             [*program, "run", f"--rcfile={config}", *tests], cwd=ROOT, env=environment, check=False
         ).returncode

@@ -61,13 +61,13 @@ def pytest_configure(config: pytest.Config) -> None:
     has it ignored, and every process of theirs would inherit that.
 
     Temporary directories are memory: a file of SQLite waits for the disk at each commit. Those of the
-    soak may be too large for it.
+    night may be too large for it.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     compile_once()
     place = memory()
-    if place is not None and "not soak" in config.option.markexpr:
+    if place is not None and "not night" in config.option.markexpr:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(place))
 
 
@@ -81,7 +81,7 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the properties: the soak tries more examples of each."""
+    """Mark the properties: the night tries more examples of each."""
     for item in items:
         if hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("property")
@@ -370,7 +370,7 @@ def started_server() -> Iterator[Callable[[str], mysql_servers.Server]]:
 def family_server(
     request: pytest.FixtureRequest, started_server: Callable[[str], mysql_servers.Server]
 ) -> mysql_servers.Server:
-    """MariaDB and, in the soak, further servers of MySQL's family."""
+    """MariaDB and, at night, further servers of MySQL's family."""
     return started_server(request.param)
 
 

@@ -23,7 +23,7 @@ from eventlog.errors import EventlogError
 
 CASES: Final = [
     pytest.param(250, id="quick"),
-    pytest.param(1_000_000, id="long", marks=[pytest.mark.soak, pytest.mark.timeout(7200)]),
+    pytest.param(1_000_000, id="long", marks=[pytest.mark.night, pytest.mark.timeout(7200)]),
 ]
 OF_A_FILE: Final = 20
 _LONGEST: Final = 2.0

@@ -2,7 +2,7 @@
 socket.
 
 ``MARIADB`` is the server of this machine: nothing of it is used but its programs. The others are of
-a newer Debian suite in a folder (``suites``), for the soak: their programs see that folder alone,
+a newer Debian suite in a folder (``suites``), for the night: their programs see that folder alone,
 in which the directory of the server is mounted.
 """
 
@@ -95,15 +95,15 @@ MYSQL: Final = Build(
 BUILDS: Final = {"mariadb": MARIADB, "mariadb-11.8": MARIADB_11_8, "mysql": MYSQL}
 """The servers by the names that tests have."""
 _SOAKED: Final = ("mariadb-11.8", "mysql")
-"""Those that are for the soak."""
+"""Those that are for the night."""
 
 
 def params(*names: str) -> list[Any]:
     """Return the servers of these names, or all, as parameters: those of newer suites are for the
-    soak.
+    night.
     """
     return [
-        pytest.param(name, marks=[pytest.mark.soak] if name in _SOAKED else [])
+        pytest.param(name, marks=[pytest.mark.night] if name in _SOAKED else [])
         for name in names or BUILDS
     ]
 

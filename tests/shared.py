@@ -92,7 +92,7 @@ def refused(
 def examples(number: int) -> int:
     """How many examples of a property are tried, of the number that has found its faults: a quarter
     in each run, since the next run tries others, and EVENTLOG_TEST_EXAMPLES times as many where that
-    is set, as in `make soak`.
+    is set, as in `make nightly`.
     """
     return max(10, round(number * float(os.environ.get("EVENTLOG_TEST_EXAMPLES", "0.25"))))
 
@@ -100,7 +100,7 @@ def examples(number: int) -> int:
 def met(*parameters: Sequence[Any], also: Iterable[tuple[Any, ...]] = ()) -> list[Any]:
     """Return the product of parameters as the cases of a test. Those of CI meet each value of each
     parameter, with a value of another place in the next parameter, and are those of ``also``; the
-    others are for the soak.
+    others are for the night.
     """
     size = max(map(len, parameters))
     chosen = {
@@ -116,7 +116,7 @@ def met(*parameters: Sequence[Any], also: Iterable[tuple[Any, ...]] = ()) -> lis
 
 def met_in_pairs(*parameters: Sequence[Any]) -> list[Any]:
     """Return the product of parameters as the cases of a test. Those of CI meet each pair of values of
-    two parameters, or each value of a single one; the others are for the soak.
+    two parameters, or each value of a single one; the others are for the night.
 
     The choice is the same in each run: always the first of the cases that meet most new pairs.
     """
@@ -131,11 +131,11 @@ def met_in_pairs(*parameters: Sequence[Any]) -> list[Any]:
 
 
 def _product(parameters: Sequence[Sequence[Any]], of_ci: Container[tuple[int, ...]]) -> list[Any]:
-    """Return all cases; those whose places are not in ``of_ci`` are for the soak."""
+    """Return all cases; those whose places are not in ``of_ci`` are for the night."""
     return [
         pytest.param(
             *(values[place] for values, place in zip(parameters, places, strict=True)),
-            marks=[] if places in of_ci else pytest.mark.soak,
+            marks=[] if places in of_ci else pytest.mark.night,
         )
         for places in itertools.product(*(range(len(values)) for values in parameters))
     ]
@@ -143,10 +143,10 @@ def _product(parameters: Sequence[Sequence[Any]], of_ci: Container[tuple[int, ..
 
 def in_ci(values: Iterable[Any], *of_ci: Any) -> list[Any]:
     """Return the values of a parameter as the cases of a test: those of CI, and the others for the
-    soak.
+    night.
     """
     return [
-        pytest.param(value, marks=[] if value in of_ci else pytest.mark.soak) for value in values
+        pytest.param(value, marks=[] if value in of_ci else pytest.mark.night) for value in values
     ]
 
 

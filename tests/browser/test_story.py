@@ -140,7 +140,7 @@ def soon(began: float, holds: Callable[[], object], what: str) -> None:
     assert time.monotonic() - began < SOON * longer, what
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_what_is_killed_is_seen_on_the_page_in_the_metrics_and_in_the_log(
     server: Server, browser: Any, tmp_path: Path
 ) -> None:

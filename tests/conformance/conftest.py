@@ -77,7 +77,7 @@ several columns, views, layouts, and reading rows and their children back."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A case of DIFFER runs on every database, any other on PostgreSQL and SQLite, and in the soak on
+    """A case of DIFFER runs on every database, any other on PostgreSQL and SQLite, and at night on
     the others.
     """
     for item in items:
@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not isinstance(case, Path):  # a directory without such a case has a placeholder
             continue
         if target not in (None, "postgresql", "sqlite") and not DIFFER.match(case.stem):
-            item.add_marker(pytest.mark.soak)
+            item.add_marker(pytest.mark.night)
 
 
 def _name(directory: Path, name: str) -> str:

@@ -99,7 +99,7 @@ def statements(engine: sa.Engine, work: Callable[[sa.Connection], None]) -> list
 
 
 CHOSEN = pytest.mark.parametrize(
-    "chosen", [one_of_each, pytest.param(each_step, marks=pytest.mark.soak)]
+    "chosen", [one_of_each, pytest.param(each_step, marks=pytest.mark.night)]
 )
 Chosen = Callable[[Sequence[str]], list[int]]
 

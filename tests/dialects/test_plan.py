@@ -299,7 +299,7 @@ def test_nothing_is_left_of_a_plan_that_fails(usr_platform: Platform) -> None:
 # --- broken off in the middle ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chosen", [one_of_each, pytest.param(each_step, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("chosen", [one_of_each, pytest.param(each_step, marks=pytest.mark.night)])
 def test_a_migration_that_breaks_off_anywhere_leaves_nothing_or_is_ended_by_the_next(
     platform: Platform, chosen: Callable[[Sequence[str]], list[int]]
 ) -> None:

@@ -311,7 +311,7 @@ CHANGES: dict[str, tuple[tuple[str, str], list[tuple[str, str]]]] = {
         *(("sqlite", change) for change in CHANGES),
         ("postgresql", "another style"),
         *(
-            pytest.param("postgresql", change, marks=pytest.mark.soak)
+            pytest.param("postgresql", change, marks=pytest.mark.night)
             for change in CHANGES
             if change != "another style"
         ),

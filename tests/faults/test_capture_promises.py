@@ -306,7 +306,7 @@ def test_a_receiver_has_the_objects_of_keys_that_shift(
     promise(database, tmp_path, WORKLOADS[name], 1, 150, 1)
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.parametrize("seed", range(100, 105))
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_receiver_has_the_objects_after_a_long_run(

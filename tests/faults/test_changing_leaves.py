@@ -195,7 +195,7 @@ def test_a_crash_that_loses_the_removal_of_a_leaf_loses_its_record(partitioned: 
         database.dispose()
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("has_all", [True, False], ids=["synchronous", "behind"])
 def test_a_failover_between_any_two_steps_of_a_purge_loses_no_row(

@@ -257,7 +257,7 @@ def receiver() -> Iterator[Receiver]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("seed", "seconds"),
-    [(1, 3), *(pytest.param(seed, 60, marks=pytest.mark.soak) for seed in range(2, 6))],
+    [(1, 3), *(pytest.param(seed, 60, marks=pytest.mark.night) for seed in range(2, 6))],
 )
 def test_every_reader_gets_every_committed_row_once_and_in_order(
     server: Server, receiver: Receiver, brokers: Cluster, tmp_path: Path, seed: int, seconds: float
@@ -319,7 +319,7 @@ def test_every_reader_gets_every_committed_row_once_and_in_order(
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.soak
+@pytest.mark.night
 def test_a_prepared_transaction_is_sent_when_the_server_has_been_restarted_between(
     server: Server, tmp_path: Path
 ) -> None:

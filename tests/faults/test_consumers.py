@@ -87,7 +87,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sa.Engine]:
 ON_ONE = pytest.mark.parametrize("log", ["sqlite"], indirect=True)
 """For rules whose code is the same on each database."""
 SOAKED_ON_POSTGRESQL = pytest.mark.parametrize(
-    "log", ["sqlite", pytest.param("postgresql", marks=pytest.mark.soak)], indirect=True
+    "log", ["sqlite", pytest.param("postgresql", marks=pytest.mark.night)], indirect=True
 )
 """For rules that reach no branch on PostgreSQL that others do not reach there."""
 

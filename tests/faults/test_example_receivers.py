@@ -192,7 +192,7 @@ FIRST, *OTHERS = LANGUAGES
     [
         FIRST,
         *(
-            pytest.param(*one.values, id=one.id, marks=[*one.marks, pytest.mark.soak])
+            pytest.param(*one.values, id=one.id, marks=[*one.marks, pytest.mark.night])
             for one in OTHERS
         ),
     ],

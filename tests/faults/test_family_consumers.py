@@ -59,7 +59,7 @@ INSERT = "INSERT INTO usr (name) VALUES ('x')"
 KILLED = 9
 """The exit code of a stream that has killed itself."""
 SOAKED = int(os.environ.get("EVENTLOG_FAMILY_TRANSACTIONS", "100000"))
-"""The number of transactions in the soak."""
+"""The number of transactions at night."""
 DURABLE = ("--innodb-flush-log-at-trx-commit=1",)
 """What a server that is killed must not lose."""
 
@@ -456,7 +456,7 @@ def are_registered(log: sa.Engine) -> bool:
     [
         pytest.param(200, 2, 1, id="short", marks=pytest.mark.timeout(1_800)),
         pytest.param(
-            SOAKED, 40, 3, id="long", marks=[pytest.mark.soak, pytest.mark.timeout(4 * 3_600)]
+            SOAKED, 40, 3, id="long", marks=[pytest.mark.night, pytest.mark.timeout(4 * 3_600)]
         ),
     ],
 )

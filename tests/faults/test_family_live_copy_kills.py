@@ -42,7 +42,7 @@ def java() -> None:
         pytest.skip(str(error))
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("build", mysql_servers.params())
 def test_a_live_copy_that_is_killed_often_ends_equal_to_its_table(

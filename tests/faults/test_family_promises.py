@@ -334,7 +334,7 @@ def is_running(database: sa.Engine, statement: str) -> bool:
     return (statement,) in fetch(database, "SELECT info FROM information_schema.processlist")
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.parametrize("seed", range(100, 105))
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_receiver_has_the_objects_after_a_long_run(
@@ -536,10 +536,10 @@ def orphans(database: sa.Engine, tables: Tables) -> set[str]:
 STYLES = ("field", "remove_all", "field_query_back", "row_query_back")
 KEYSTONES = [
     (STYLES[0], 1),
-    *(pytest.param(row_style, 1, marks=pytest.mark.soak) for row_style in STYLES[1:]),
+    *(pytest.param(row_style, 1, marks=pytest.mark.night) for row_style in STYLES[1:]),
     # Another session may come between the trigger of a parent and its cascade (spec/triggers.md
     # 7.4): one run in some fifty of these leaves objects that are gone.
-    *(pytest.param(row_style, WRITERS, marks=pytest.mark.soak) for row_style in STYLES),
+    *(pytest.param(row_style, WRITERS, marks=pytest.mark.night) for row_style in STYLES),
 ]
 
 

@@ -109,7 +109,7 @@ def follow(config: dict[str, Any], copy: sa.Engine) -> None:
     "compared",
     [
         ((0, 20), (1, 500)),
-        pytest.param(((0, 20), (0, 500), (1, 50)), marks=pytest.mark.soak),
+        pytest.param(((0, 20), (0, 500), (1, 50)), marks=pytest.mark.night),
     ],
 )
 def test_targets_that_follow_are_equal_and_planted_differences_are_found_and_repaired(
@@ -376,7 +376,7 @@ def killed_often(command: Sequence[str], chance: random.Random) -> Iterator[None
         thread.join(60)
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(3_600)
 def test_repairs_that_are_killed_make_no_false_alarm_and_end_with_an_equal_target(
     source: sa.Engine, copy: sa.Engine, family_server: mysql_servers.Server, tmp_path: Path

@@ -395,7 +395,7 @@ def test_a_number_is_given_once_though_its_row_is_gone_and_the_log_or_the_server
             assert given > used, again
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_a_reader_misses_no_row_of_a_hundred_thousand_transactions(place: Place) -> None:
     check_followed(place, 100_000, seed=7)
 

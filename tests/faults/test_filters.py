@@ -38,7 +38,7 @@ TABLES: Final = (
 )
 WHERE: Final = "tenant = 'a' and state <> 'draft' -- of one tenant"
 OBJECTS: Final = 12
-ROUNDS: Final = pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.soak)])
+ROUNDS: Final = pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.night)])
 GUIDE: Final = Path(__file__).parents[2] / "docs" / "guides" / "choose-tables.md"
 
 
@@ -196,7 +196,7 @@ def test_after_each_run_the_receiver_has_what_matches(
     assert {event.operation for event in receiver.events} >= {Operation.ADD, Operation.DELETE}
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(30, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("rounds", [1, pytest.param(30, marks=pytest.mark.night)])
 @pytest.mark.parametrize("style", in_ci(STYLES, "field"))
 def test_after_kills_the_receiver_has_what_matches(
     postgres: str, tmp_path: Path, style: str, rounds: int

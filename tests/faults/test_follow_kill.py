@@ -251,7 +251,7 @@ STEPS = {
 IN_TABLE = {"before the position is written", "before the position is committed"}
 
 
-CHOSEN = [one_of_each, pytest.param(each_step, marks=pytest.mark.soak)]
+CHOSEN = [one_of_each, pytest.param(each_step, marks=pytest.mark.night)]
 """At which steps of a run to die: in CI at one of each name."""
 
 
@@ -310,7 +310,7 @@ def test_a_queue_in_postgresql_with_its_position_in_a_table(
 
 
 # CI kills a stream at six random moments (test_follow_random_kill).
-@pytest.mark.soak
+@pytest.mark.night
 def test_a_stream_is_killed_repeatedly(directory: Path, sqlite: sa.Engine) -> None:
     with killed(Stream(directory), directory, *in_table(sqlite)) as each:
         each.reset()

@@ -97,7 +97,7 @@ class Failing:
     ("number", "kills", "seed"),
     [
         (40, 2, 1),
-        *(pytest.param(200, kills, 1 + kills, marks=pytest.mark.soak) for kills in (0, 12)),
+        *(pytest.param(200, kills, 1 + kills, marks=pytest.mark.night) for kills in (0, 12)),
     ],
 )
 def test_all_other_objects_arrive_in_order_though_the_receiver_fails_for_some(

@@ -210,7 +210,7 @@ def sqlite(tmp_path: Path) -> Iterator[sa.Engine]:
     engine.dispose()
 
 
-LONG = [pytest.param(40, seed, marks=pytest.mark.soak) for seed in range(2, 6)]
+LONG = [pytest.param(40, seed, marks=pytest.mark.night) for seed in range(2, 6)]
 RUNS = [(6, 1), *LONG]
 
 

@@ -18,7 +18,7 @@ from eventlog.sql.port.questions import ask
 
 LOG = LogTable("public", "eventlog", LOG_COLUMNS)
 pytestmark = [
-    pytest.mark.soak,
+    pytest.mark.night,
     pytest.mark.skipif(programs() is None, reason="no programs of PostgreSQL that can stream"),
 ]
 

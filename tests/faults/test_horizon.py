@@ -147,7 +147,7 @@ def test_neither_a_poll_nor_an_event_costs_more_the_longer_the_snapshot_is_held(
     assert polls_after < 1.2 * polls_before + 1, found
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("old_snapshot")
 def test_a_plan_that_was_made_on_an_empty_log_serves_a_million_marked_rows(

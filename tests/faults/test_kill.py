@@ -204,7 +204,7 @@ def among(*parts: str) -> Callable[[Sequence[str]], list[int]]:
     return chosen
 
 
-EACH = pytest.mark.soak
+EACH = pytest.mark.night
 """At which steps of a run to die: in CI at one of each name, by another form at those alone that
 differ by it.
 """
@@ -252,7 +252,7 @@ def test_killed_at_any_step_everything_is_published_and_no_event_id_has_two_mean
 
 
 # A kill at each kind of step is above, in CI.
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.parametrize("file_layout", ["lines", "documents"])
 def test_killed_repeatedly_everything_is_published(
     database: sa.Engine, tmp_path: Path, file_layout: str

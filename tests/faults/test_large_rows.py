@@ -110,7 +110,7 @@ def test_large_rows_are_published_in_bounded_memory(database: sa.Engine) -> None
     assert receiver.largest < 20 * MIB  # delivery_bytes, and what XDS writes around the values
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_a_delivery_of_large_rows_that_was_recorded_is_sent_a_document_at_a_time(
     database: sa.Engine,
 ) -> None:
@@ -133,7 +133,7 @@ def test_a_delivery_of_large_rows_that_was_recorded_is_sent_a_document_at_a_time
     assert set(statuses(database).values()) == {"S"}
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_large_rows_that_are_read_back_are_published_in_bounded_memory(database: sa.Engine) -> None:
     make_log(database)
     execute(

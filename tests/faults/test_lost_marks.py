@@ -126,14 +126,14 @@ def test_durable_marks_are_not_lost(server: Server) -> None:
     assert {len(contents) for contents in receiver.came.values()} == {1}
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("reader", READERS)
 def test_two_hundred_crashes_lose_nothing(server: Server, reader: str) -> None:
     crash_after_marks(server, reader, 200)
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.parametrize("reader", READERS)
 def test_a_synchronous_standby_that_is_promoted_sends_a_delivery_again_or_not_at_all(
     server: Server, reader: str

@@ -42,7 +42,7 @@ from eventlog.testing.sink_kit import *  # noqa: F403
 from eventlog.testing.sink_kit import SinkCase
 
 nats = pytest.importorskip("nats", reason="the package nats-py is not installed")
-pytestmark = pytest.mark.soak
+pytestmark = pytest.mark.night
 
 CONFIGURATION = """
 max_payload: 262144

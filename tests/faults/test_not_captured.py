@@ -145,7 +145,7 @@ specifies.
 """
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_what_is_written_after_a_kill_between_drop_and_create_is_named_by_the_next_apply(
     started_server: Callable[[str], mysql_servers.Server], empty_home: Path, run: Run
 ) -> None:

@@ -75,11 +75,11 @@ class Failing:
 @pytest.mark.parametrize(
     ("objects", "batch_size", "kills", "max_attempts", "concurrency", "seed"),
     [
-        pytest.param(360, 10, 0, 0, 1, 1, marks=pytest.mark.soak),
+        pytest.param(360, 10, 0, 0, 1, 1, marks=pytest.mark.night),
         (90, 10, 2, 3, 2, 2),
-        pytest.param(180, 10, 2, 3, 2, 2, marks=pytest.mark.soak),
+        pytest.param(180, 10, 2, 3, 2, 2, marks=pytest.mark.night),
         *(
-            pytest.param(9000, 128, kills, tries, concurrency, seed, marks=pytest.mark.soak)
+            pytest.param(9000, 128, kills, tries, concurrency, seed, marks=pytest.mark.night)
             for kills, tries, concurrency, seed in [
                 (0, 0, 1, 3), (0, 2, 8, 4), (12, 0, 1, 5), (12, 2, 4, 6), (4, 1, 1, 7),
             ]

@@ -26,7 +26,7 @@ from test_sqs_sink import KEYS, Service
 from eventlog.config.load import load
 from eventlog.publisher.declared.configured_sink import open_sink, try_receiver
 
-pytestmark = pytest.mark.soak
+pytestmark = pytest.mark.night
 
 PUBLISHER = {"EVENTLOG_SINK_USER": "publisher", "EVENTLOG_SINK_PASSWORD": "PASSWORD"}
 BLOCKS = blocks(GUIDE)

@@ -49,7 +49,7 @@ from eventlog.testing.sink_kit import *  # noqa: F403
 from eventlog.testing.sink_kit import SinkCase
 
 pika = pytest.importorskip("pika", reason="the package pika is not installed")
-pytestmark = pytest.mark.soak
+pytestmark = pytest.mark.night
 
 MOST = 1_000_000
 TLS_PORT = free_port()

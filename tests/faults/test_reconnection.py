@@ -43,7 +43,7 @@ from eventlog.sql.dialects.postgresql.database import PostgresDatabase
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("step", [20, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("step", [20, pytest.param(1, marks=pytest.mark.night)])
 def test_a_reconnection_that_is_cut_after_any_message_is_made_again(
     database: sa.Engine, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:

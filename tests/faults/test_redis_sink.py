@@ -44,7 +44,7 @@ from eventlog.testing.sink_kit import *  # noqa: F403
 from eventlog.testing.sink_kit import SinkCase
 
 redis = pytest.importorskip("redis", reason="the package redis is not installed")
-pytestmark = pytest.mark.soak
+pytestmark = pytest.mark.night
 
 
 @pytest.fixture(scope="module")

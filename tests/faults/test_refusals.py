@@ -73,7 +73,7 @@ def test_bad_event_among_128_is_found_by_15_requests_and_alone_marked(
 
 
 @pytest.mark.parametrize(
-    "last", [1, 8, *(pytest.param(last, marks=pytest.mark.soak) for last in (3, 4, 6))]
+    "last", [1, 8, *(pytest.param(last, marks=pytest.mark.night) for last in (3, 4, 6))]
 )
 def test_publisher_killed_between_halves_repeats_only_what_is_undecided(
     log: sa.Engine, tmp_path: Path, last: int

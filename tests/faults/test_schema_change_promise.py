@@ -362,7 +362,7 @@ def changes_of(copies: Sequence[Copy], count: int, rng: random.Random) -> list[C
 IN_CI = (1, 6, 1)
 RUNS = [
     IN_CI,
-    *(pytest.param(4, 40, seed, marks=pytest.mark.soak) for seed in range(2, 5)),
+    *(pytest.param(4, 40, seed, marks=pytest.mark.night) for seed in range(2, 5)),
 ]
 
 

@@ -716,7 +716,7 @@ def test_a_column_of_some_types_becomes_any_other(
     change_types(database, tmp_path, trigger_level, SHORT)
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("trigger_level", CAPTURES)
 def test_a_column_of_every_type_becomes_any_other(

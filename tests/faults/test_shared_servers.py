@@ -95,7 +95,7 @@ def queue(sqs_service: Any) -> Target:
     )  # fmt: skip
 
 
-@pytest.fixture(params=[pytest.param("stream", marks=pytest.mark.soak), "queue"])
+@pytest.fixture(params=[pytest.param("stream", marks=pytest.mark.night), "queue"])
 def target(request: pytest.FixtureRequest) -> Target:
     found: Target = request.getfixturevalue(request.param)
     return found
@@ -295,7 +295,7 @@ def test_what_a_follower_sent_before_it_died_is_stored_once(
     assert nonces[0] == nonces[1] != nonce_of(place), "a copy of the position sends other messages"
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_nothing_is_marked_that_the_server_lacks_while_answers_are_swallowed(
     target: Target, tmp_path: Path
 ) -> None:
@@ -316,7 +316,7 @@ def test_nothing_is_marked_that_the_server_lacks_while_answers_are_swallowed(
     assert_each_once_in_order(log, target.bodies())
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_nothing_is_marked_that_the_server_lacks_while_the_publisher_is_killed(
     target: Target, tmp_path: Path
 ) -> None:

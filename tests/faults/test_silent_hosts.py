@@ -209,7 +209,7 @@ def publisher(
             running.kill()
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_a_standby_takes_over_from_a_host_that_died_without_a_word(tmp_path: Path) -> None:
     def is_sent(key: int) -> bool:
         sent = f"SELECT FROM eventlog WHERE status = 'S' AND table_key = 'idu={key}'"

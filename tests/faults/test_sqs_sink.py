@@ -133,7 +133,7 @@ def sink_case(service: Service) -> SinkCase:
     return SinkCase(SqsSink, options, event_ids, service.killed)
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_memory_is_bounded_if_each_document_is_flushed(sink_case: SinkCase) -> None:
     """As in the kit: the server takes eight seconds for it."""
     sink_kit.test_memory_is_bounded_if_each_document_is_flushed(sink_case)

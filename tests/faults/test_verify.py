@@ -80,7 +80,7 @@ def found(report: VerifyReport) -> list[tuple[str, str]]:
 # --- while others write ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sizes", [(30,), pytest.param((10, 100, 1000), marks=pytest.mark.soak)])
+@pytest.mark.parametrize("sizes", [(30,), pytest.param((10, 100, 1000), marks=pytest.mark.night)])
 @pytest.mark.parametrize("way", WAYS)
 def test_while_others_write_planted_differences_alone_are_found(
     source: sa.Engine,
@@ -150,7 +150,7 @@ def told_alike(
     return told[0]
 
 
-SIZES = [(2, 1000), pytest.param((1, 7), marks=pytest.mark.soak)]
+SIZES = [(2, 1000), pytest.param((1, 7), marks=pytest.mark.night)]
 
 
 @pytest.mark.parametrize("sizes", SIZES)
@@ -709,7 +709,7 @@ def purging(config: str) -> Iterator[None]:
         thread.join(60)
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(3600)
 def test_a_million_decided_objects_give_no_false_alarm_while_publishers_die_and_rows_are_purged(
     new_database: NewDatabase, tmp_path: Path

@@ -95,7 +95,7 @@ def expected(here: Objects, there: Objects) -> list[tuple[str, str]]:
     )
 
 
-EXAMPLES = [4, pytest.param(100, marks=pytest.mark.soak)]
+EXAMPLES = [4, pytest.param(100, marks=pytest.mark.night)]
 """How many tables a test compares besides those that it names: few and always the same in CI."""
 
 
@@ -166,7 +166,7 @@ def test_texts_of_all_collations_that_sort_bytes_are_compared_by_ranges(
     [
         ("C", "C.utf8"),
         ("C", "en-US-x-icu"),
-        pytest.param(("en-US-x-icu", "C"), marks=pytest.mark.soak),
+        pytest.param(("en-US-x-icu", "C"), marks=pytest.mark.night),
         ("en-US-x-icu", "de-AT-x-icu"),
     ],
 )

@@ -36,7 +36,7 @@ BASE: Final = {
     "phone": {"no": "pk_no", "number": "mv_phone"},
 }
 OBJECTS: Final = 10
-ROUNDS: Final = pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.soak)])
+ROUNDS: Final = pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.night)])
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def write(url: str, chance: random.Random, transactions: int) -> None:
     ("database", "style"),
     [
         *met(["postgres", "sqlite"], STYLES),
-        *(pytest.param("mariadb", style, marks=pytest.mark.soak) for style in STYLES),
+        *(pytest.param("mariadb", style, marks=pytest.mark.night) for style in STYLES),
     ],
     indirect=["database"],
 )

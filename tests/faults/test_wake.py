@@ -71,7 +71,7 @@ def test_each_row_wakes_a_publisher_that_sleeps(log: sa.Engine) -> None:
         wait_until(lambda: sleeps(log), "the publisher sleeps")
 
 
-@pytest.mark.parametrize("each", [15, pytest.param(400, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("each", [15, pytest.param(400, marks=pytest.mark.night)])
 def test_no_wake_up_is_lost_under_load(log: sa.Engine, each: int) -> None:
     """Many short transactions that begin and end at any moment of the publisher's falling asleep
     and waking up.

@@ -220,7 +220,7 @@ def test_no_row_is_lost_and_none_is_out_of_order_among_eight_writers(
     write_and_publish(database, tmp_path, seed, number, **options)
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_no_row_is_lost_and_none_is_out_of_order_in_a_long_run(
     database: sa.Engine, tmp_path: Path, seed: int

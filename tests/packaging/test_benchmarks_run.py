@@ -46,7 +46,7 @@ SMALLEST = {
 }
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", SMALLEST)
 def test_a_benchmark_runs(name: str) -> None:

@@ -351,13 +351,13 @@ def test_a_page_that_writes_a_configuration_begins_in_an_empty_directory(page: P
 
 
 _LONG = ("changes-of-an-application.md", "convert-a-backlog.md", "consumers.md")
-"""Pages whose blocks start Spark, or many processes: their runs are of the soak."""
+"""Pages whose blocks start Spark, or many processes: they run at night."""
 
 
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=[pytest.mark.soak] if page.name in _LONG else [])
+        pytest.param(page, marks=[pytest.mark.night] if page.name in _LONG else [])
         for page in PAGES
         if runnable(page)
     ],

@@ -22,7 +22,7 @@ from shared import PATIENCE, execute, statuses, wait_until
 from suites import FOLDER, suite
 
 pytestmark = [
-    pytest.mark.soak,
+    pytest.mark.night,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(shutil.which("buildah") is None, reason="no buildah here"),
 ]

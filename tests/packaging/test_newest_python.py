@@ -13,7 +13,7 @@ import pytest
 from documents import ROOT
 from suites import suite
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(3 * 3600)]
+pytestmark = [pytest.mark.night, pytest.mark.timeout(3 * 3600)]
 
 _ENTER = """
 root=$1 project=$2
@@ -31,7 +31,7 @@ exec chroot . sh -euc '
     [ -e /opt/tests/made ] || { python3 -m venv --clear /opt/tests && touch /opt/tests/made; }
     PATH=/opt/tests/bin:$PATH
     pip install --quiet --editable ".[dev]"
-    exec python -m pytest -q -n 2 --dist loadgroup -m "not soak" -p no:cacheprovider \\
+    exec python -m pytest -q -n 2 --dist loadgroup -m "not night" -p no:cacheprovider \\
         --ignore tests/spark --ignore tests/browser --ignore tests/packaging tests'
 """
 

@@ -136,7 +136,7 @@ def without_spaces(text: str) -> str:
     return re.sub(r"[\s─]", "", text)
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_the_wheel_installs_with_its_dependencies_from_an_index(
     wheel: Path, tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ def test_each_fault_names_a_test_that_is_there() -> None:
     assert missing == []
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_the_named_test_fails_with_the_fault(fault: Fault, tmp_path: Path) -> None:
     tree = copy_with(fault, tmp_path / "product")

@@ -2,7 +2,7 @@
 
 ``interleave.py`` says how a seed is told, shrunk and run again. It runs in a process of its own,
 which has the machine of the simulation in place of the clock. All tests share one server. The seeds
-are fixed; those that the commit decides are of the soak.
+are fixed; those that the commit decides are of the night.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def test_no_receiver_meets_an_update_of_an_object_that_it_does_not_know(url: str
     assert "child rows are logged at the commit" in report
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_the_first_schedules_and_those_that_the_commit_decides_lose_nothing(url: str) -> None:
     words = ["git", "-C", str(PROGRAM.parent), "rev-parse", "HEAD"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -105,7 +105,7 @@ def test_a_seed_has_the_same_story_in_every_run(url: str, stories: dict[int, str
     ("fault", "said"),
     [
         ("gaps close once they were seen empty", "has never sent"),
-        pytest.param("requeue waits for no delivery", "requeue sends", marks=pytest.mark.soak),
+        pytest.param("requeue waits for no delivery", "requeue sends", marks=pytest.mark.night),
     ],
 )
 def test_a_fault_that_is_put_in_is_found(url: str, fault: str, said: str) -> None:
@@ -142,33 +142,33 @@ def test_a_schedule_shrinks_to_the_steps_that_its_failure_needs() -> None:
     assert shrink(schedule, failure)["steps"] == needed
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(7200)
 def test_twenty_thousand_schedules_lose_nothing(url: str) -> None:
     assert " 20000 schedules, 0 failed" in plain(url, "--seeds", "1-20000")
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(7200)
 def test_leaves_and_crashes_lose_nothing_in_two_thousand_schedules(url: str) -> None:
     words = ["--seeds", "1-1000", "--kinds", "leaves", "crash"]
     assert " 2000 schedules, 0 failed" in interleave(url, *words)
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(7200)
 def test_child_rows_before_their_owners_lose_nothing_in_two_thousand_schedules(url: str) -> None:
     report = interleave(url, "--seeds", "1-2000", "--kinds", "families")
     assert " 2000 schedules, 0 failed" in report
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.parametrize("seed", ["leaves-15", "crash-18", "families-2"])
 def test_a_seed_of_another_kind_has_the_same_story_in_every_run(url: str, seed: str) -> None:
     assert interleave(url, "--seed", seed) == interleave(url, "--seed", seed)
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(7200)
 def test_each_fault_that_is_put_in_is_found_by_interleaving(url: str) -> None:
     print(interleave(url, "--faults", "all", "--most", "5000"))

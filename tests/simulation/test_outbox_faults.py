@@ -13,7 +13,7 @@ from faulty import OF_OUTBOX, ROOT, Fault, copy_with, faults
 UNIT = ROOT / "tests" / "unit"
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.parametrize("fault", faults(*OF_OUTBOX).values(), ids=lambda fault: fault.name)
 def test_a_broken_rule_is_found(fault: Fault, tmp_path: Path) -> None:
     worlds = [UNIT / "outbox_worlds.py", "--seconds", "60", "--random"]

@@ -3,7 +3,7 @@
 ``simulate.py`` says what is simulated and how a seed is told, shrunk and run again. It runs in
 processes of their own, since the order of a set is a part of the story; a process runs many plans,
 since its start takes as long as three of them. The seeds are fixed; those that the commit decides
-are of the soak.
+are of the night.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def test_nothing_is_lost_in_the_schedules_that_reach_all_that_others_reach() -> 
     lose_nothing(SEEDS)
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("word", "number"), [("", 34), (commit(), 16)], ids=["fixed", "of the commit"]
 )
@@ -98,19 +98,13 @@ def test_a_plan_that_fails_shrinks_to_the_steps_that_matter() -> None:
     assert shrink(plan, failure)["steps"] == list(kept)
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(3600)
 def test_each_fault_that_is_put_in_is_found() -> None:
     print(simulate("--faults", "all", script="patches.py"))
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(1800)
 def test_the_same_plans_run_serially_end_equal_on_sqlite_and_postgresql(postgres_url: str) -> None:
     assert "60 plans" in simulate("--serial", "1-60", "--postgres", postgres_url)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(1800)
-def test_fresh_seeds_lose_nothing() -> None:
-    print(simulate("--seconds", "1200"))

@@ -116,7 +116,7 @@ def test_rows_are_converted_given_back_converted_again_and_marked(
     assert run("eventlog backlog run --out documents --max-file-size ten") == 2
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(900)
 def test_the_first_line_installs_what_a_job_needs(tmp_path: Path) -> None:
     install, *_ = block("Convert a backlog").splitlines()

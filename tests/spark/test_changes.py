@@ -123,7 +123,7 @@ def test_local_times_are_those_of_another_program_in_the_zone_of_the_format(
 
 
 @pytest.mark.parametrize("number", in_ci([1_000, 3_000], 1_000))
-@pytest.mark.parametrize("partition_rows", [10_000, pytest.param(700, marks=pytest.mark.soak), 97])
+@pytest.mark.parametrize("partition_rows", [10_000, pytest.param(700, marks=pytest.mark.night), 97])
 def test_the_documents_are_those_of_the_publisher_byte_for_byte(
     log: sa.Engine, config: str, partition_rows: int, number: int
 ) -> None:
@@ -236,7 +236,7 @@ def test_future_events_are_refused(
 # --- the stream -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("most", [1_000_000, pytest.param(400, marks=pytest.mark.soak), 23])
+@pytest.mark.parametrize("most", [1_000_000, pytest.param(400, marks=pytest.mark.night), 23])
 def test_batches_of_any_size_give_the_events_of_the_publisher(
     log: sa.Engine, config: str, tmp_path: Path, most: int
 ) -> None:

@@ -104,14 +104,14 @@ def follow(config: Path, out: Path, until: Any, kill: float, *options: str) -> i
 @pytest.mark.parametrize(
     "options",
     [
-        # More can go wrong with a consumer, so the form without one is only in the soak test.
-        pytest.param(("maxRowsPerBatch=25", "partitionRows=10"), marks=pytest.mark.soak),
+        # More can go wrong with a consumer, so the form without one is only in the test at night.
+        pytest.param(("maxRowsPerBatch=25", "partitionRows=10"), marks=pytest.mark.night),
         ("consumer=lake", "maxRowsPerBatch=60", "partitionRows=15"),
     ],
 )
 @pytest.mark.parametrize(
     ("batches", "kills", "writers"),
-    [(8, 2, 4), pytest.param(500, 50, 8, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])],
+    [(8, 2, 4), pytest.param(500, 50, 8, marks=[pytest.mark.night, pytest.mark.timeout(3600)])],
 )
 def test_each_committed_row_is_in_one_event_however_queries_and_tasks_are_killed(
     log: sa.Engine,
@@ -207,7 +207,7 @@ class Storm:
         pytest.fail("there was no batch in which anybody could be killed")
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_each_committed_row_is_in_one_event_though_workers_of_spark_are_killed(
     spark: SparkSession, log: sa.Engine, config: Path, tmp_path: Path
 ) -> None:
@@ -223,7 +223,7 @@ def test_each_committed_row_is_in_one_event_though_workers_of_spark_are_killed(
     assert_promise(log, out)
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("options", [(), ("consumer=lake",)], ids=["unnamed", "consumer"])
 def test_each_committed_row_is_in_one_event_however_drivers_and_workers_of_spark_are_killed(

@@ -54,7 +54,7 @@ def run(program: str, prefix: Path, **environ: str) -> subprocess.CompletedProce
     )
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_java_uses_the_archive_that_the_command_makes_but_not_a_truncated_one(
     tmp_path: Path,
 ) -> None:

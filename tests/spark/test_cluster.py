@@ -101,7 +101,7 @@ def assert_as_published(log: sa.Engine, out: Path) -> None:
     assert statuses(log) == letters
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(400)
 def test_an_executor_without_the_password_is_reported_in_one_line_before_anything_begins(
     log: sa.Engine, place: Path, tmp_path: Path
@@ -117,7 +117,7 @@ def test_an_executor_without_the_password_is_reported_in_one_line_before_anythin
     assert list((place / "out").iterdir()) == []
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(600)
 def test_a_job_on_a_cluster_gives_what_the_publisher_sends_and_marks_it(
     log: sa.Engine, place: Path, tmp_path: Path
@@ -137,7 +137,7 @@ def test_a_job_on_a_cluster_gives_what_the_publisher_sends_and_marks_it(
     assert_as_published(log, place / "documents")
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(600)
 def test_the_documented_lines_run_by_spark_submit_while_an_executor_is_killed(
     log: sa.Engine, place: Path, tmp_path: Path
@@ -183,7 +183,7 @@ def test_the_documented_lines_run_by_spark_submit_while_an_executor_is_killed(
     assert not psutil.pid_exists(killed[0])
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(1_500)
 def test_executors_run_from_the_environment_that_the_documented_lines_pack(
     log: sa.Engine, place: Path, tmp_path: Path

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.xdist_group("own Java")
 def test_the_demo_ends_with_a_backlog_whose_events_are_equal(tmp_path: Path) -> None:
     command = [str(Path(sys.executable).with_name("eventlog")), "demo"]

@@ -116,7 +116,7 @@ def test_register_needs_nothing_that_the_client_of_spark_connect_lacks() -> None
     assert imported(without_java + IMPORTS) == "eventlog.spark.data_sources"
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_register_is_there_with_the_client_of_spark_connect_alone(tmp_path: Path) -> None:
     install = [sys.executable, "-m", "pip", "install", "--no-deps", "--target", str(tmp_path)]
     done = subprocess.run([*install, "pyspark-client==4.*"], capture_output=True, text=True)
@@ -157,7 +157,7 @@ except ConfigError as error:
 """
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.xdist_group("own Java")
 def test_a_session_of_spark_connect_reads_and_follows_the_log_and_no_live_copy_starts_there(
     java: None, log_alone: sa.Engine, tmp_path: Path

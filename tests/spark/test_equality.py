@@ -32,7 +32,7 @@ from backlog_job import (
 from shared import Run, execute, in_ci, url_of
 
 
-@pytest.mark.parametrize("number", [3_000, pytest.param(200_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("number", [3_000, pytest.param(200_000, marks=pytest.mark.night)])
 def test_a_job_and_the_publisher_send_the_same_events_byte_for_byte(
     log: sa.Engine, tmp_path: Path, number: int
 ) -> None:

@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("number", in_ci([8_000, 20_000], 8_000))
 @pytest.mark.parametrize(
-    "begun", [pytest.param("_STARTED", marks=pytest.mark.soak), "_temporary/*"]
+    "begun", [pytest.param("_STARTED", marks=pytest.mark.night), "_temporary/*"]
 )
 def test_a_worker_that_is_killed_is_replaced_and_the_result_is_the_same(
     log: sa.Engine, tmp_path: Path, begun: str, number: int
@@ -148,7 +148,7 @@ def test_a_command_that_fails_while_it_marks_prints_how_to_mark_the_other_rows(
     assert "N" not in statuses(log).values()
 
 
-@pytest.mark.soak  # starts a separate Java
+@pytest.mark.night  # starts a separate Java
 @pytest.mark.xdist_group("own Java")
 def test_a_driver_that_is_killed_leaves_the_url_in_no_file(
     java: None, log_alone: sa.Engine, tmp_path: Path
@@ -315,7 +315,7 @@ def test_java_warns_on_standard_error() -> None:
     assert said.stdout == ""
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.xdist_group("own Java")
 def test_modules_of_the_users_directory_do_not_disturb_a_job(
     java: None, log_alone: sa.Engine, tmp_path: Path
@@ -343,7 +343,7 @@ def test_modules_of_the_users_directory_do_not_disturb_a_job(
     assert (tmp_path / "out" / "_SUCCESS").exists()
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_spark_submit_runs_the_program_whose_result_is_alone_on_standard_output(
     log: sa.Engine, spark: SparkSession, tmp_path: Path
 ) -> None:

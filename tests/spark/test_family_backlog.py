@@ -192,7 +192,7 @@ def test_an_estimate_counts_what_the_job_reads(
     assert f'"rows": {len(statuses(database))}' in capfd.readouterr().out
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_the_log_is_a_data_source_whose_partitions_see_the_same_rows(
     spark: SparkSession, database: sa.Engine, tmp_path: Path
 ) -> None:

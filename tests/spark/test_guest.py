@@ -177,7 +177,7 @@ assert (settings(), spark.getTags()) == (before, set())
 """
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_a_session_of_spark_connect_works_and_keeps_its_settings(
     log: sa.Engine, tmp_path: Path
 ) -> None:

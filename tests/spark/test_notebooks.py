@@ -97,7 +97,7 @@ def test_notebooks_are_stored_without_outputs_and_each_is_run_here() -> None:
         assert outputs_of(notebook) == []
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_a_backlog_is_read_counted_converted_and_plotted(
     backlog: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,7 +140,7 @@ def followed(name: str, accounts: sa.Engine, directory: Path, patched: pytest.Mo
     return notebook
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
 def test_a_table_is_followed_by_a_delta_table_whose_lag_is_plotted(
     accounts: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -150,7 +150,7 @@ def test_a_table_is_followed_by_a_delta_table_whose_lag_is_plotted(
     assert pictures_in(notebook) == 1
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
 def test_the_versions_of_a_table_and_the_table_of_a_moment_are_shown(
     accounts: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

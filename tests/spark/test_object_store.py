@@ -133,7 +133,7 @@ def test_a_missing_bucket_is_reported_before_spark_starts(log: sa.Engine, store:
         convert(config_of(log), store.uri("out").replace(BUCKET, "nowhere"))  # type: ignore[arg-type]
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_a_store_that_does_not_answer_is_reported_without_its_keys(
     log: sa.Engine, store: Store
 ) -> None:
@@ -158,7 +158,7 @@ def test_keys_in_the_uri_are_in_no_message_and_no_file(store: Store) -> None:
 # --- kill -9 --------------------------------------------------------------------------------------
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(400)
 def test_the_documented_lines_convert_and_mark_with_keys_of_the_environment(
     log: sa.Engine, store: Store, file: Path
@@ -240,7 +240,7 @@ def count_marks(log: sa.Engine) -> Callable[[], dict[int, int]]:
     return lambda: {int(str(i)): int(str(times)) for i, times in fetch(log, counted)}
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("begun", ["_temporary/", "_ids/"])
 def test_a_job_that_is_killed_while_it_converts_is_discarded_and_starts_over(
@@ -273,7 +273,7 @@ def test_a_job_that_is_killed_while_it_converts_is_discarded_and_starts_over(
     assert statuses(log) == statuses_in(store, prefix)
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(400)
 def test_a_job_that_is_killed_between_converting_and_marking_only_marks_when_it_is_run_again(
     log: sa.Engine, store: Store, file: Path, count_marks: Callable[[], dict[int, int]]
@@ -293,7 +293,7 @@ def test_a_job_that_is_killed_between_converting_and_marking_only_marks_when_it_
     assert is_tidy(store, "between")
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(400)
 def test_a_job_that_is_killed_while_it_marks_marks_the_rest_when_it_is_run_again_each_row_once(
     log: sa.Engine, store: Store, file: Path, count_marks: Callable[[], dict[int, int]]

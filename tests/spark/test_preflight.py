@@ -146,7 +146,7 @@ for python in pythons:
 """
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_a_missing_package_or_python_is_named_with_the_action(
     place: LogLocation, tmp_path: Path
 ) -> None:

@@ -318,7 +318,7 @@ def test_an_unfinished_job_starts_over_and_a_finished_job_only_marks(
 
 @pytest.mark.parametrize(
     "file_layout",
-    ["csv", *(pytest.param(layout, marks=pytest.mark.soak) for layout in ("json", "parquet"))],
+    ["csv", *(pytest.param(layout, marks=pytest.mark.night) for layout in ("json", "parquet"))],
 )
 def test_forms_partitions_and_sizes(
     spark: SparkSession, log: sa.Engine, tmp_path: Path, file_layout: str

@@ -43,7 +43,7 @@ def environment(target: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_a_driver_that_is_killed_leaves_an_unfinished_target_and_no_processes(
     spark: SparkSession, tmp_path: Path
 ) -> None:

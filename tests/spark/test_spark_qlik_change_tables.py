@@ -92,7 +92,7 @@ def as_json(found: DataFrame) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("writer", "reader"),
     [
-        pytest.param({"file_format": "parquet"}, {}, marks=pytest.mark.soak),
+        pytest.param({"file_format": "parquet"}, {}, marks=pytest.mark.night),
         (
             {"file_format": "parquet", "partitioned": True},
             {"partitioned": True, "absent_nulls": "absent", "task": "t"},
@@ -115,7 +115,7 @@ def test_the_same_changes_as_row_by_row(
     assert as_json(read_change_table(spark, str(tmp_path), reader)) == expected
 
 
-@pytest.mark.parametrize("file_format", ["csv", pytest.param("json", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("file_format", ["csv", pytest.param("json", marks=pytest.mark.night)])
 def test_compressed_files_are_read_together_with_others(
     spark: SparkSession, tmp_path: Path, file_format: str
 ) -> None:
@@ -154,7 +154,7 @@ def test_a_table_of_which_no_file_is_read_is_an_error(spark: SparkSession, tmp_p
     ("member", "code"),
     [
         ({"header__change_mask": 768}, "FormatError"),
-        pytest.param({"header__timestamp": 20240510}, "FormatError", marks=pytest.mark.soak),
+        pytest.param({"header__timestamp": 20240510}, "FormatError", marks=pytest.mark.night),
         ({"id": [1]}, "Error"),
     ],
 )

@@ -63,7 +63,7 @@ def both_ways(
 
 @pytest.mark.parametrize(
     "options",
-    [{"order_by": "oper_date"}, {"destinations": "all"}, pytest.param({}, marks=pytest.mark.soak)],
+    [{"order_by": "oper_date"}, {"destinations": "all"}, pytest.param({}, marks=pytest.mark.night)],
 )
 def test_an_export_in_any_order_is_read_in_the_order_of_the_log(
     spark: SparkSession, tmp_path: Path, options: dict[str, Any]
@@ -136,7 +136,7 @@ def tables_in_disorder(directory: Path, file_format: str) -> None:
 
 @pytest.mark.parametrize(
     "file_format",
-    ["csv", *(pytest.param(one, marks=pytest.mark.soak) for one in ("json", "parquet"))],
+    ["csv", *(pytest.param(one, marks=pytest.mark.night) for one in ("json", "parquet"))],
 )
 def test_change_tables_are_read_in_the_order_of_their_change_seq(
     spark: SparkSession, tmp_path: Path, file_format: str

@@ -81,7 +81,7 @@ def python(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return environment / "bin" / "python"
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(2 * SECONDS)
 @pytest.mark.parametrize(("python", "java"), PAIRS, indirect=True)
 def test_every_test_of_spark_passes(java: Path, python: Path, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_every_test_of_spark_passes(java: Path, python: Path, tmp_path: Path) ->
         for name, value in os.environ.items()
         if not name.startswith(("PYTEST_", "PYSPARK_"))
     }
-    command = [python, "-m", "pytest", ROOT / "tests" / "spark", "-m", "not soak", "-n", "0"]
+    command = [python, "-m", "pytest", ROOT / "tests" / "spark", "-m", "not night", "-n", "0"]
     # In its usual place pytest takes away the rights by which servers reach the directories of this run's tests.
     command += ["-r", "s", "-p", "no:cacheprovider", "--basetemp", tmp_path / "pytest"]
     command += ["-o", "filterwarnings=default"]  # its own warnings make no test fail

@@ -43,7 +43,7 @@ def reader(rows: Sequence[CheckedRow]) -> Any:
     return read
 
 
-@pytest.mark.parametrize("examples", [40, pytest.param(600, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("examples", [40, pytest.param(600, marks=pytest.mark.night)])
 def test_any_cut_of_a_batch_into_parts_folds_as_the_batch_does(examples: int) -> None:
     @given(
         batches(),
@@ -68,7 +68,7 @@ def test_any_cut_of_a_batch_into_parts_folds_as_the_batch_does(examples: int) ->
     hold()
 
 
-@pytest.mark.parametrize("examples", [40, pytest.param(600, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("examples", [40, pytest.param(600, marks=pytest.mark.night)])
 def test_a_batch_that_is_cut_holds_back_what_a_full_window_holds_back(examples: int) -> None:
     @given(batches(), st.integers(1, 8), st.sampled_from([0, 4, 9, 30]), st.integers(1, 45))
     @settings(max_examples=examples, deadline=None)

@@ -149,7 +149,7 @@ OF_HISTORIES = [
     for shift in (0, 3, 5)
 ]
 """Cells in which each format is read and written three times, once by itself. The sample of each
-cell shows all that the cell contains, in CI too; histories of all cells are for the soak.
+cell shows all that the cell contains, in CI too; histories of all cells are for the night.
 """
 
 COUNTED = {"T": {"REF"}, "G": {"USR"}}
@@ -175,7 +175,7 @@ def shown(
     ("source", "target", "examples"),
     [
         *((*cell, 4) for cell in OF_HISTORIES),
-        *(pytest.param(*cell, 60, marks=pytest.mark.soak) for cell in CELLS),
+        *(pytest.param(*cell, 60, marks=pytest.mark.night) for cell in CELLS),
     ],
 )
 def test_any_history_loses_what_the_cell_contains(source: str, target: str, examples: int) -> None:

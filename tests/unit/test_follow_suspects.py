@@ -443,7 +443,7 @@ def keys_of(change: Change) -> set[Any]:
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(6), *(pytest.param(n, marks=pytest.mark.soak) for n in range(6, 60))]
+    "seed", [*range(6), *(pytest.param(n, marks=pytest.mark.night) for n in range(6, 60))]
 )
 def test_whatever_fails_and_whenever_it_restarts_each_object_gets_its_events_in_order(
     place: Path, seed: int

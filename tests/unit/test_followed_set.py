@@ -128,8 +128,8 @@ def poll(
         (3, 2, 1),
         (3, 2, 3),
         (64, 10_000, 3),
-        pytest.param(64, 10_000, None, marks=pytest.mark.soak),
-        pytest.param(64, 10_000, 1, marks=pytest.mark.soak),
+        pytest.param(64, 10_000, None, marks=pytest.mark.night),
+        pytest.param(64, 10_000, 1, marks=pytest.mark.night),
     ],
 )
 def test_each_row_is_read_once_when_it_can_be_seen(

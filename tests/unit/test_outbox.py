@@ -509,14 +509,14 @@ def test_what_concerns_every_object_keeps_its_order_with_each(
     assert (judged.answered, judged.again) == ([], [events[0], events[1].again()])
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.parametrize("feed", FEEDS)
 def test_many_random_worlds_keep_their_promises(feed: str) -> None:
     for seed in range(300, 30_300):
         run_random(feed, random.Random(seed))
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.parametrize("feed", FEEDS)
 @pytest.mark.parametrize(("length", "faults"), [(1, 3), (2, 2), (3, 1), (4, 0)])
 def test_every_world_keeps_its_promises(feed: str, length: int, faults: int) -> None:

@@ -109,7 +109,7 @@ class LogOfOne:
         }
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(2000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("examples", [20, pytest.param(2000, marks=pytest.mark.night)])
 def test_what_requeue_does_not_refuse_leaves_the_receiver_with_what_is_in_the_tables(
     examples: int,
 ) -> None:

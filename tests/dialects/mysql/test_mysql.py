@@ -23,7 +23,7 @@ from eventlog.sql.port.driver_errors import load_dialect
 from eventlog.sql.port.rights import Addition, Purpose, demanded
 from eventlog.sql.triggers import triggers_of
 
-pytestmark = pytest.mark.soak
+pytestmark = pytest.mark.night
 
 
 @pytest.fixture(scope="module")

@@ -80,7 +80,7 @@ def found(queue: Platform) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("chosen", [one_of_each, pytest.param(each_step, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("chosen", [one_of_each, pytest.param(each_step, marks=pytest.mark.night)])
 def test_whenever_it_dies_every_event_arrives_and_every_row_is_marked(
     queue: Platform, driver: subprocess.Popen[str], chosen: Callable[[Sequence[str]], list[int]]
 ) -> None:

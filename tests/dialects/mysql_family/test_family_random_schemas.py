@@ -59,7 +59,7 @@ def rows_of(platform: Platform) -> Rows:
 
 
 # This seed reaches every branch of the cascades that one of the three reaches.
-@pytest.mark.parametrize("seed", [3, *(pytest.param(n, marks=pytest.mark.soak) for n in (1, 2))])
+@pytest.mark.parametrize("seed", [3, *(pytest.param(n, marks=pytest.mark.night) for n in (1, 2))])
 @pytest.mark.parametrize("row_style", ["field", "row_query_back"])
 def test_whatever_a_statement_changes_anywhere_is_logged(
     family: Platform, seed: int, row_style: str

@@ -1,6 +1,6 @@
 """Two PL/SQL grammars take every statement for Oracle.
 
-sqlfluff's is always asked about some statements of every kind, in a soak about all; ANTLR's takes most
+sqlfluff's is always asked about some statements of every kind, at night about all; ANTLR's takes most
 of a minute to get warm. So the hashes of the statements that both have taken stand in
 accepted.json, and only other ones are parsed: what changes, is parsed. EVENTLOG_UPDATE_GOLDEN=1
 writes the file again after that; without the file all statements are parsed.
@@ -132,7 +132,7 @@ def every_statement() -> frozenset[str]:
 @pytest.mark.timeout(1200)  # where every statement is new, on a busy machine
 @pytest.mark.parametrize(
     "always",
-    [one_of_each_form, pytest.param(every_statement, marks=pytest.mark.soak)],
+    [one_of_each_form, pytest.param(every_statement, marks=pytest.mark.night)],
     ids=["new", "all"],
 )
 def test_sqlfluff_takes_every_statement(always: Callable[[], frozenset[str]]) -> None:
@@ -157,7 +157,7 @@ def test_sqlfluff_refuses_what_is_broken() -> None:
     assert oracle_linter().parse_string('SELECT "A" FROM FROM "T";\n').violations
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.timeout(1200)
 def test_the_plsql_grammar_of_antlr_takes_every_statement(tmp_path: Path) -> None:
     known = accepted("antlr")

@@ -39,7 +39,7 @@ def test_a_row_with_a_value_that_is_too_large_is_read_back(
     assert empty.logged("DELETE FROM t WHERE id = 3") == [(4, "id=3", None, None, None)]
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.parametrize("trigger_level", ["row", "statement"])
 def test_a_write_of_hundreds_of_mebibytes_does_not_fail(
     empty: Watched, trigger_level: Capture

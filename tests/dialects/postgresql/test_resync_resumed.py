@@ -28,7 +28,7 @@ class TestResume:
         [
             ("1", "4", 2),
             ("7", "2000", 70),
-            pytest.param("1", "2000", 40, marks=pytest.mark.soak),
+            pytest.param("1", "2000", 40, marks=pytest.mark.night),
         ],
     )
     def test_after_kill_9_every_object_is_written_exactly_once(

@@ -43,7 +43,7 @@ SCHEMA = 'it\'s\\ "100%" %s $1 $$; é -- {{ x }} :x'
     ("names", "schema"),
     [
         pytest.param(NAMES, SCHEMA, id="all"),
-        *(pytest.param([one], one, id=one, marks=pytest.mark.soak) for one in NAMES),
+        *(pytest.param([one], one, id=one, marks=pytest.mark.night) for one in NAMES),
     ],
 )
 @pytest.mark.parametrize("conforming", ["on", "off"])

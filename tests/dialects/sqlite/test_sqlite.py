@@ -618,7 +618,7 @@ def test_a_plan_shows_what_an_unknown_type_is_taken_for(file: Platform) -> None:
     ]
 
 
-@pytest.mark.parametrize("columns", [998, pytest.param(1990, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("columns", [998, pytest.param(1990, marks=pytest.mark.night)])
 def test_a_table_of_as_many_columns_as_sqlite_takes_is_watched(
     file: Platform, columns: int
 ) -> None:

@@ -174,9 +174,9 @@ def test_a_copy_loads_its_class_again_in_another_epoch_and_keeps_its_history(
 @pytest.mark.parametrize(
     "row_style",  # test_live_copy_log has them all, without Java
     [
-        pytest.param("field", marks=pytest.mark.soak),  # test_live_copy_history has it in CI
-        pytest.param("remove_all", marks=pytest.mark.soak),
-        pytest.param("row_query_back", marks=pytest.mark.soak),
+        pytest.param("field", marks=pytest.mark.night),  # test_live_copy_history has it in CI
+        pytest.param("remove_all", marks=pytest.mark.night),
+        pytest.param("row_query_back", marks=pytest.mark.night),
     ],
 )
 def test_the_copy_begins_with_the_table_and_follows_all_that_happens_to_it(
@@ -246,7 +246,7 @@ def test_a_copy_with_a_filter_has_what_matches_while_its_query_runs(
     assert verify(config, "acct", delta(tmp_path / "acct")).result == "equal"
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_an_iceberg_table_follows_the_table_too(
     spark: SparkSession, database: sa.Engine, tmp_path: Path
 ) -> None:
@@ -275,7 +275,7 @@ def test_an_iceberg_table_follows_the_table_too(
     assert comparable_rows(rows) == source_rows(database)
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_new_columns_and_wider_types_come_into_the_copy_while_the_query_runs(
     spark: SparkSession, database: sa.Engine, tmp_path: Path
 ) -> None:
@@ -391,14 +391,14 @@ def storm(spark: SparkSession, database: sa.Engine, tmp_path: Path, kills: int, 
     assert_equal(database, tmp_path)
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_a_driver_that_is_killed_leaves_a_copy_that_ends_equal(
     spark: SparkSession, database: sa.Engine, tmp_path: Path
 ) -> None:
     storm(spark, database, tmp_path, kills=1, seed=1)
 
 
-@pytest.mark.soak
+@pytest.mark.night
 def test_a_driver_that_is_killed_often_leaves_a_copy_that_ends_equal(
     spark: SparkSession, database: sa.Engine, tmp_path: Path
 ) -> None:

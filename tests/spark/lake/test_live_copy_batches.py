@@ -482,7 +482,7 @@ def run_killed(directory: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> b
 
 
 @pytest.mark.parametrize(
-    "steps", [range(4, 40, 9), pytest.param(range(1, 120), marks=pytest.mark.soak)]
+    "steps", [range(4, 40, 9), pytest.param(range(1, 120), marks=pytest.mark.night)]
 )
 def test_a_driver_that_ends_at_any_step_leaves_an_iceberg_table_that_ends_equal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: range
@@ -617,7 +617,7 @@ def stored(directory: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "steps", [range(1, 40, 13), pytest.param(range(1, 80), marks=pytest.mark.soak)]
+    "steps", [range(1, 40, 13), pytest.param(range(1, 80), marks=pytest.mark.night)]
 )
 def test_what_a_killed_removal_has_left_is_removed_by_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: range

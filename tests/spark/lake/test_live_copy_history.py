@@ -177,7 +177,7 @@ def versions_in(frame: Any) -> list[Any]:
     [
         ("delta", 1),
         *(
-            pytest.param(made, seed, marks=pytest.mark.soak)
+            pytest.param(made, seed, marks=pytest.mark.night)
             for made in MADE
             for seed in range(2, 22)
         ),

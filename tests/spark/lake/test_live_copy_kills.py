@@ -82,7 +82,7 @@ def _records(place: str) -> list[Any]:
 READ: dict[str, Read] = {"delta": rows_of_delta, "iceberg": rows_of_iceberg}
 
 
-@pytest.mark.soak
+@pytest.mark.night
 @pytest.mark.parametrize("made", READ)
 def test_a_hundred_kills_leave_the_table_and_each_of_its_changes_once(
     tmp_path: Path, made: str

@@ -76,8 +76,8 @@ def copied(
     "row_style",
     [
         "field",
-        pytest.param("remove_all", marks=pytest.mark.soak),
-        pytest.param("field_query_back", marks=pytest.mark.soak),
+        pytest.param("remove_all", marks=pytest.mark.night),
+        pytest.param("field_query_back", marks=pytest.mark.night),
         "row_query_back",
     ],
 )

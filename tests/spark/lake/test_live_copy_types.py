@@ -248,11 +248,11 @@ def outcomes(
     [
         *(pytest.param("short", name, id=TOLD[name]) for name in MATRICES["short"]),
         *(
-            pytest.param("in_iceberg", name, id=f"{TOLD[name]} in Iceberg", marks=pytest.mark.soak)
+            pytest.param("in_iceberg", name, id=f"{TOLD[name]} in Iceberg", marks=pytest.mark.night)
             for name in MATRICES["short"]
         ),
         *(
-            pytest.param("long", name, id=TOLD[name], marks=pytest.mark.soak)
+            pytest.param("long", name, id=TOLD[name], marks=pytest.mark.night)
             for name in MATRICES["long"]
         ),
     ],

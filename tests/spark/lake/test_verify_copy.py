@@ -162,7 +162,7 @@ def append_to_iceberg(query: Query, keys: list[int]) -> None:
     ("copy_in", "append"),
     [
         (delta_in, append_to_delta),
-        pytest.param(iceberg_in, append_to_iceberg, marks=pytest.mark.soak),
+        pytest.param(iceberg_in, append_to_iceberg, marks=pytest.mark.night),
     ],
 )
 def test_a_second_row_of_a_key_in_a_copy_is_a_surplus(
@@ -183,7 +183,7 @@ def test_a_second_row_of_a_key_in_a_copy_is_a_surplus(
     assert report.classes["acct"].equal == 58
 
 
-@pytest.mark.parametrize("seconds", [1, pytest.param(20, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("seconds", [1, pytest.param(20, marks=pytest.mark.night)])
 def test_a_copy_that_a_query_writes_is_never_called_different(
     accounts: sa.Engine, tmp_path: Path, seconds: int
 ) -> None:
