@@ -19,12 +19,13 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -85,6 +86,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("property")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to a failure the command that repeats it."""
+    report = yield
+    if report.failed:
+        report.sections.append(("repeat it", f".venv/bin/pytest {shlex.quote(item.nodeid)}"))
+    return report
 
 
 _CHEAP: Final = ("tests/conformance/", "tests/unit/", "tests/dialects/oracle/")

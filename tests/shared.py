@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from crosses import of_the_day
 from lxml import etree
 
 from eventlog.core import clock
@@ -98,35 +99,14 @@ def examples(number: int) -> int:
 
 
 def met(*parameters: Sequence[Any], also: Iterable[tuple[Any, ...]] = ()) -> list[Any]:
-    """Return the product of parameters as the cases of a test. Those of CI meet each value of each
-    parameter, with a value of another place in the next parameter, and are those of ``also``; the
-    others are for the night.
+    """Return the product of parameters as the cases of a test. By day run those of ``crosses``, with
+    each value of each parameter, and those of ``also``; the others are for the night.
     """
-    size = max(map(len, parameters))
-    chosen = {
-        tuple((number + shift) % len(values) for shift, values in enumerate(parameters))
-        for number in range(size)
-    }
+    chosen = of_the_day([*map(len, parameters)])
     chosen |= {
         tuple(values.index(value) for values, value in zip(parameters, case, strict=True))
         for case in also
     }
-    return _product(parameters, chosen)
-
-
-def met_in_pairs(*parameters: Sequence[Any]) -> list[Any]:
-    """Return the product of parameters as the cases of a test. Those of CI meet each pair of values of
-    two parameters, or each value of a single one; the others are for the night.
-
-    The choice is the same in each run: always the first of the cases that meet most new pairs.
-    """
-    cases = [*itertools.product(*(range(len(values)) for values in parameters))]
-    pairs = [set(itertools.combinations(enumerate(case), min(2, len(case)))) for case in cases]
-    missing, chosen = set[Any]().union(*pairs), set[tuple[int, ...]]()
-    while missing:
-        best = max(range(len(cases)), key=lambda one: len(pairs[one] & missing))
-        chosen.add(cases[best])
-        missing -= pairs[best]
     return _product(parameters, chosen)
 
 

@@ -23,7 +23,7 @@ import pytest
 from bucket import ACCESS_KEY, SECRET_KEY, Store
 from followed_stream import ITEM, Stream
 from kafka_cluster import QUICK, Cluster, cluster, quiet_clients
-from shared import met_in_pairs
+from shared import met
 
 from eventlog.changes.format import Report
 from eventlog.config.load import Config, load
@@ -297,7 +297,7 @@ PUBLISHED = [name for name in names(FORMATS) if format_named(name).can("publish"
 
 @pytest.mark.parametrize(
     ("source", "format", "sink"),
-    met_in_pairs(FOLLOWED, PUBLISHED, [name for name in names(SINKS) if name not in OF_SERVERS]),
+    met(FOLLOWED, PUBLISHED, [name for name in names(SINKS) if name not in OF_SERVERS]),
 )
 def test_a_cell_loses_nothing_by_a_kill_and_repeats_ids_and_bytes(
     source: str, format: str, sink: str, brokers: Cluster, store: Store, tmp_path: Path
