@@ -16,6 +16,10 @@
 # make interleave  fresh schedules of real PostgreSQL sessions for SECONDS (60); SEED=7 and SHRINK=7 as above
 # make real    applications that nobody here wrote (Wagtail, Tryton, procrastinate; APPLICATION=tryton: one of them), with
 #              triggers on all of their tables: workload, migration, comparison of every object; 15 minutes
+# make reached   which tests reach which line of the product, in build/reached: two of these scripts read it
+# make edges   which comparisons with a limit no test distinguishes from their neighbours: tests/net/edges.toml; hours,
+#              and it goes on where it stopped
+# make baseline  which faults the tests by day find: tests/net/baseline.toml; FAULTS="a.patch" tries patches, too
 # make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
 # make lowest  the lowest versions of other packages that pyproject.toml allows: the tests of what uses each
 # make lint    ruff, mypy, import-linter and the check of our prose alone; style is lint without mypy, types is mypy
@@ -39,7 +43,7 @@ BENCHES := $(addprefix bench/,drain.py consumers.py horizon.py partitions.py cro
 
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: setup demo quick quick-tests test tests compiled lint style types docs docs-serve simulate interleave nightly real lowest bench reference diagrams recording clean distclean
+.PHONY: setup demo quick quick-tests test tests compiled lint style types docs docs-serve simulate interleave nightly real reached edges baseline lowest bench reference diagrams recording clean distclean
 
 setup: $(STAMP)
 
@@ -115,6 +119,15 @@ interleave: setup
 
 real: setup
 	@$(BIN)/python tests/real/run.py $(APPLICATION)
+
+reached: setup
+	$(BIN)/python tests/net/reached.py build/reached -m "not night" -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+edges: setup
+	nice -n 10 $(BIN)/python tests/net/edges.py build/reached/reached.json
+
+baseline: setup
+	$(BIN)/python tests/net/baseline.py build/reached/reached.json $(FAULTS)
 
 bench: setup
 	@for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python "$$bench"; done
