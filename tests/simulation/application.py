@@ -408,11 +408,14 @@ class Application:
         self._burst_rows += count * len(several)
         self._transact(several, "COMMIT")
 
-    def burst_of(self, count: int) -> None:
-        """Insert so many objects, and update those that are there already."""
+    def burst_of(self, count: int, *, is_own: bool = False) -> None:
+        """Insert so many objects, and update those that are there already. It may be a transaction
+        of the publisher's own user.
+        """
         if "part" not in self.hidden:
             last = BURST + count
-            self._transact([_insert_parts(BURST, last), _update_parts(BURST, last)], "COMMIT")
+            several = [_insert_parts(BURST, last), _update_parts(BURST, last)]
+            self._transact(several, "COMMIT", is_own=is_own)
 
     def delete_burst(self) -> None:
         """Delete the objects of bursts."""

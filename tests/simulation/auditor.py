@@ -219,6 +219,27 @@ class Auditor:
                 meaning = _meaning(event.sent_id)
                 self._built_with[consumer, meaning] = self._next_sending(consumer, meaning)
 
+    def records(self, consumer: str, events: Iterable[Any]) -> None:
+        """Check events that a reader records for the first time: a number that they have is that of
+        its own error rows (docs/spec/event-log.md 7.4), or the next one, of an event that was
+        skipped while its entry was there.
+        """
+        for event in events:
+            if event.ids and (number := _sending(event.sent_id)) > 1:
+                self.checks += 1
+                self.looked_at["numbers of error rows"] += 1
+                whose = f"= '{consumer}'" if consumer else "IS NULL"
+                lines = self._ask(
+                    "SELECT event_id FROM eventlog_error WHERE event_id IS NOT NULL "
+                    f"AND record_id = {event.ids[0]} AND consumer {whose}"
+                )
+                own = max((_sending(event_id) for (event_id,) in lines), default=0)
+                if not own or number > own + 1:
+                    self._world.fail(
+                        f"{consumer or 'the publisher'} records {event.sent_id}, and the greatest "
+                        f"number of its own error rows is {own}"
+                    )
+
     def _next_sending(self, consumer: str, meaning: str) -> int:
         """Return the greatest number in the error rows of an event, 0 = there is none."""
         whose = f"= '{consumer}'" if consumer else "IS NULL"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from entries import rows_in_flight
 from followed import JOINS_NEW_KEY
 from plans import CONSUMERS
-from read_commands import done_of_consumers
+from read_commands import done_of_consumers, explain
 from replicas import Replica
 
 if TYPE_CHECKING:
@@ -313,6 +313,51 @@ def unavailable_in_snapshot(world: World, chance: Random) -> None:
         world.scheduler.run_on(chance.choice([0, 20]))
     if chance.random() < 0.7:
         application.rename_back(table)
+
+
+# --- what an operator stops and asks ---
+
+
+def _with_in_flight(world: World, chance: Random, *moods: str) -> str:
+    """Return a process that has events in flight, and whose objects have changed since; empty if
+    there is none.
+    """
+    if not (name := _sender(world, chance)):
+        return ""
+    world.application.burst_of(3)
+    world.scheduler.run_on(_POINTS)
+    _mood(world, name, chance, **{chance.choice(moods): 1.0})
+    for _ in range(2):
+        world.application.burst_of(3)
+        world.scheduler.run_on(_POINTS, lambda: bool(_recorded(world, name)))
+    return name if _recorded(world, name) and name in world.scheduler.processes else ""
+
+
+def pause_in_flight(world: World, chance: Random) -> None:
+    """An operator pauses a reader that has something in flight, and resumes it later."""
+    if not (name := _with_in_flight(world, chance, "retry", "retry_one", "fail_one")):
+        return
+    which = ("--consumer", name) if name != "publisher" else ()
+    process = world.command("pause", *which, "--reason", "in flight")
+    world.wait_for_commands()
+    is_paused = process.exit_code == 0
+    world.stats["a reader that is paused with something in flight"] += is_paused
+    _write(world, chance)
+    world.scheduler.run_on(chance.choice([20, _POINTS]))
+    _mood(world, name, chance)
+    world.scheduler.run_on(chance.choice([0, _POINTS]))
+    world.command("resume", *which)
+    world.wait_for_commands()
+
+
+def explain_in_flight(world: World, chance: Random) -> None:
+    """An operator asks why rows wait whose objects have events in flight."""
+    if not (name := _with_in_flight(world, chance, "retry")):
+        return
+    world.application.burst_of(3)
+    explain(world, chance, None if name == "publisher" else name)
+    world.stats["a row that is explained beside one in flight"] += 1
+    _mood(world, name, chance)
 
 
 # --- what an operator gives up --------------------------------------------------------------------
@@ -642,6 +687,8 @@ DIRECTED: Mapping[str, Callable[..., None]] = {
         refuse_at_flush_of_source,
         answer_fatal,
         resync_deletes,
+        pause_in_flight,
+        explain_in_flight,
     )
 }
 """The kinds of steps that aim at a place."""

@@ -544,6 +544,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         delivery = told_record(session, *args, **kwargs)
         if delivery is not None and world.converting is None:
             auditor.builds(session.context.ledger.consumer, delivery.events())
+            auditor.records(session.context.ledger.consumer, delivery.events())
             at_sending.is_built(session.context.ledger.consumer, delivery.events())
         return delivery
 

@@ -45,6 +45,14 @@ def _mood(
     world.tell(f"{one.name} is {mood if answers is None else answers}")
 
 
+def _burst(world: World, chance: Random, count: int = 0) -> None:
+    """Many objects change. A plan may say how many: they are inserted and updated, or updated."""
+    if count:
+        world.application.burst_of(count)
+    else:
+        world.application.burst(chance)
+
+
 # --- kills and faults -----------------------------------------------------------------------------
 
 
@@ -571,6 +579,26 @@ def _skip_parked(world: World, chance: Random) -> None:
     receiver.mood = {}
 
 
+def _requeue_behind_own(world: World, chance: Random) -> None:
+    """The receiver refuses changes of objects that the publisher's own user then changes, in rows
+    that stay N; an operator has the refused ones sent again."""
+    if world.plan["sink"] != "python" or not running(world, "publisher"):
+        return
+    receiver = world.receivers["receiver"]
+    kept = {"allow_loopback": False, "loopback_action": "keep", "handle_future_events": False}
+    world.application.burst_of(4)
+    world.scheduler.run_on(60)
+    _restart(world, chance, **kept)
+    receiver.mood, receiver.seed = {"error": 0.6}, chance.randrange(2**31)
+    world.application.burst_of(4)
+    world.scheduler.run_on(60)
+    receiver.mood = {}
+    world.application.burst_of(4, is_own=True)
+    world.command("requeue", "--status", "E,F")
+    world.wait_for_commands()
+    world.scheduler.run_on(chance.choice([0, 60]))
+
+
 def _dry_run(world: World, chance: Random) -> None:
     """An operator looks what would be sent, put back or written: nothing changes."""
     consumers = [process.name for process in running(world, "cons")]
@@ -836,7 +864,7 @@ def _new_epoch(world: World, chance: Random) -> None:
 
 STEPS: Mapping[str, Callable[..., None]] = {
     "commit": lambda world, chance: world.application.commit(chance),
-    "burst": lambda world, chance: world.application.burst(chance),
+    "burst": _burst,
     "own_commit": lambda world, chance: world.application.commit_own(chance),
     "begin_late": lambda world, chance: world.application.begin_late(chance),
     "go_on_late": lambda world, chance: world.application.go_on_late(chance),
@@ -875,6 +903,7 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "requeue_loopback": _requeue_loopback,
     "requeue_parked": _requeue_parked,
     "requeue_of_consumer": _requeue_of_consumer,
+    "requeue_behind_own": _requeue_behind_own,
     "skip": _skip,
     "skip_parked": _skip_parked,
     "dry_run": _dry_run,
@@ -899,8 +928,10 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "resume": pauses.resume,
     "show": read_commands.show,
     "doctor": read_commands.doctor,
+    "explain": read_commands.explain,
     "verify": verification.verify,
     "verify_beside": verification.verify_beside,
+    "verify_in_parts": verification.verify_in_parts,
     "source_commit": lambda world, chance, **given: world.followed.commit(chance, **given),
     "source_mood": lambda world, chance, **given: world.followed.change_mood(chance, **given),
     "kill_follower": lambda world, chance, **given: world.followed.kill(chance, **given),

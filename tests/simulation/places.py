@@ -270,6 +270,22 @@ PLACES = (
         share=0.28,
     ),
     Place(
+        "a verification that continues",
+        "An operator stops a verification, and another process continues it from its file.",
+        "verify_in_parts",
+        share=0.14,
+    ),
+    Place(
+        "a reader that is paused with something in flight",
+        "An operator pauses a reader that has sent events without an answer.",
+        "pause_in_flight",
+    ),
+    Place(
+        "a row that is explained beside one in flight",
+        "An operator asks why a row waits whose object has an event in flight.",
+        "explain_in_flight",
+    ),
+    Place(
         "a TRUNCATE of a source",
         "A followed source reads that its table was emptied.",
         "truncate_source",

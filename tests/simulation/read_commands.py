@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import laws
 from entries import Request
 from replicas import Key, class_of
 
@@ -50,17 +51,34 @@ def show(world: World, chance: Random) -> None:
     _run(world, chance, words)
 
 
+def explain(world: World, chance: Random, of: str | None = "") -> None:
+    """An operator asks why rows were sent or not: those of which there is most to report. ``of`` is
+    the reader, None = the publisher, empty = any.
+    """
+    consumers = [name for name in sorted(world.receivers) if world.is_registered(name)]
+    of = chance.choice([None, *consumers]) if of == "" else of
+    for row in laws.telling_rows(world):
+        _run(world, chance, ("explain", row, "--json"), of=of, is_alone=True)
+        world.stats["rows that are explained"] += 1
+
+
 def doctor(world: World, chance: Random) -> None:
     """An operator has everything examined."""
     _run(world, chance, ("doctor", "--json"))
 
 
-def _run(world: World, chance: Random, words: tuple[str, ...]) -> None:
-    of = None
+def _run(
+    world: World,
+    chance: Random,
+    words: tuple[str, ...],
+    of: str | None = None,
+    *,
+    is_alone: bool = False,
+) -> None:
     if words[1:2] == ("--consumer",):
         words, of = ("status", "--json"), words[2]
     process = world.command(*words, of=of)
-    is_alone = chance.random() < 0.5
+    is_alone |= chance.random() < 0.5
     if is_alone:
         world.scheduler.run_alone(process, _MAX_POINTS)
     else:
@@ -109,6 +127,8 @@ def _compare(world: World, command: str, said: Mapping[str, Any], of: str | None
             {one["name"]: one["rows_behind"] for one in said["consumers"]},
         )
     else:
+        if command == "explain":
+            laws.audit_explanation(world, said, of or "")
         return
     world.auditor.checks += 1
     if wanted != has:
@@ -168,4 +188,4 @@ def _ask(world: World, sql: str) -> list[Any]:
     return found
 
 
-__all__ = ["doctor", "done_of_consumers", "show", "undone_by"]
+__all__ = ["doctor", "done_of_consumers", "explain", "show", "undone_by"]

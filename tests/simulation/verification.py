@@ -16,24 +16,26 @@ import re
 import sqlite3
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence, Set
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest.mock import patch
 
 from application import KEYS, OWN_USER, SCHEMA
 from plans import CONSUMERS
 from ranges import REVERSING
 from read_commands import undone_by
 from replicas import Replica, class_of
-from scheduler import Process
+from scheduler import BEGIN, Process
 
 from eventlog.config.load import load
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.errors import EventlogError
 from eventlog.sql.port.log_operations import KeyValues, RangeReader
-from eventlog.verify import VerifyOptions, VerifyReport
+from eventlog.verify import VerifyOptions, VerifyReport, session
 from eventlog.verify.comparison import TargetRow
 from eventlog.verify.session import run_verification
 from eventlog.verify.targets import Target
@@ -301,6 +303,72 @@ def verify_beside(world: World, chance: Random) -> None:
     receiver.mood = {}
     if is_stopped:
         world.start(name, chance)
+
+
+def verify_in_parts(world: World, chance: Random) -> None:
+    """An operator stops a verification, writes come meanwhile, and another process continues it: the
+    report holds from the beginning of the first one on.
+    """
+    if world.refuses_values or world.application.hidden:
+        return
+    name = chance.choice([world.auditor.reader, *_consumers(world)])
+    if name == "reader":
+        world.readers.look()
+    world.application.burst_of(5)
+    world.scheduler.run_on(chance.choice([60, 150]))
+    consumer = name if name in _consumers(world) else None
+    options = {"allow_loopback": True, **world.own_user_of(consumer or "")}
+    config = load(world.config_of(options, world.plan["sink"], consumer), {})
+    content = Content(world.replica_of(name), {("orders", "id=999999"): {"note": ["planted"]}})
+    state = world.directory / f"verification{world.scheduler.points}.json"
+    reports: list[VerifyReport] = []
+
+    def run() -> None:
+        how = VerifyOptions(0.0, 1)
+        try:
+            # The progress is saved after each part: no time passes while one runs alone.
+            with (
+                closing(ReplicaTarget(content)) as target,
+                patch.object(session, "SAVED_EACH", -1.0),
+            ):
+                reports.append(run_verification(config, target, (), how, state=state))
+        except EventlogError as error:
+            world.tell(f"verify of {name} ends: {error}")
+
+    began = _moment(world)
+    for part in (1, 2):
+        here = f"command that verifies at {world.scheduler.points} part {part}"
+        process = Process(here, {"words": ("verify",)})
+        world.tell(f"verify of {name}, part {part}")
+        world.scheduler.spawn(process, run)
+        if part == 1:
+            world.scheduler.run_alone(process, _MAX_POINTS, state.exists)
+            if not process.is_running:
+                return
+            world.kill(process)
+            world.application.commit(chance)
+            world.scheduler.run(60)
+            world.scheduler.now += 5
+        else:
+            world.scheduler.run_alone(process, _MAX_POINTS)
+            if process.is_running:
+                world.kill(process)
+    if not reports:
+        return
+    (report,) = reports
+    world.stats["a verification that continues"] += 1
+    world.auditor.checks += 1
+    world.tell(f"verify of {name}: {report.result}, begun {report.begun}")
+    late = (report.begun.replace(tzinfo=UTC) - began).total_seconds()
+    if late > 1 and not world.has_gone_back:
+        world.fail(f"a verification that was continued began {late:g} s after its first part")
+    planted = {(one.class_name, one.key) for one in report.differences}
+    if not planted.issuperset(content.planted) and not world.application.shape.has_changed:
+        world.fail(f"a verification in parts finds {sorted(planted)}, and not {content.planted}")
+
+
+def _moment(world: World) -> datetime:
+    return datetime.fromtimestamp(BEGIN + world.scheduler.now + world.scheduler.leap, UTC)
 
 
 def _consumers(world: World) -> list[str]:

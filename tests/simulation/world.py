@@ -30,6 +30,7 @@ from unittest.mock import DEFAULT, patch
 
 import beginnings
 import exit_codes
+import laws
 import once
 import pauses
 import places
@@ -173,7 +174,7 @@ class World:
             "has_driver", False
         )
 
-    def _own_user_of(self, consumer: str) -> Mapping[str, Any]:
+    def own_user_of(self, consumer: str) -> Mapping[str, Any]:
         """Return the options that make changes of the publisher's own user those of a consumer."""
         is_own = self.passes_over_own(consumer)
         return {"driver_user": OWN_USER, "allow_loopback": False} if is_own else {}
@@ -230,7 +231,7 @@ class World:
             "concurrency": 1,
             **options,
             **({"driver_user": OWN_USER} if has_own else {}),
-            **self._own_user_of(name),
+            **self.own_user_of(name),
             **given,
         }
         if self.plan.get("burst", 0) > _MANY:  # small windows over a long queue take hours
@@ -355,7 +356,7 @@ class World:
 
     def start_standby(self, name: str, chance: Random) -> None:
         """Start a second process of a consumer, let it wait for a while, and end it."""
-        config = self.config_of({**_PLAIN, **self._own_user_of(name)}, "python", name)
+        config = self.config_of({**_PLAIN, **self.own_user_of(name)}, "python", name)
         process = Process(f"{name}'s standby", {"bounds": {}})
         if process.name in self.scheduler.processes:
             return
@@ -497,6 +498,7 @@ class World:
                 self.followed.installed(),
                 patch.multiple(gc, freeze=DEFAULT, set_threshold=DEFAULT),  # of the whole run
                 places.counting(self.stats),
+                laws.judging(self),
                 contextlib.redirect_stdout(Output(self, "stdout")),
                 contextlib.redirect_stderr(Output(self, "stderr")),
             ):
