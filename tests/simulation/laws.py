@@ -5,6 +5,7 @@ specification that are written again here.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -236,7 +237,13 @@ def audit_explanation(world: World, told: Mapping[str, Any], consumer: str) -> N
     if expected and cause not in expected:
         world.fail(f"explain says of row {row.record_id} {state!r}, and it is {sorted(expected)}")
     members = {one["record_id"] for one in told["members"]}
-    if told["source"] == "queue" and (sent := members & known.in_flight.keys()):
+    claimed = {one for one in members if one <= known.claimed_to}
+    if told["source"] == "queue" and claimed and claimed != members:
+        world.fail(
+            f"explain of row {row.record_id} joins {sorted(members)}, and a backlog job has claimed "
+            f"the rows up to {known.claimed_to}"
+        )
+    if told["source"] == "queue" and (sent := (members - claimed) & known.in_flight.keys()):
         world.fail(
             f"explain of row {row.record_id} joins {sorted(members)}, and {sorted(sent)} are in flight"
         )
@@ -264,6 +271,7 @@ def telling_rows(world: World) -> list[str]:
         f"status = 'N' AND record_id NOT IN ({told}) AND EXISTS (SELECT 1 FROM eventlog AS other "
         f"WHERE other.record_id IN ({told}) AND other.table_key = eventlog.table_key "
         "AND other.table_name = eventlog.table_name)",
+        "status = 'N'",
         "status IN ('E', 'F')",
         "record_id IN (SELECT record_id FROM eventlog_error WHERE consumer IS NOT NULL)",
         f"perpetrator = '{OWN_USER}'",
@@ -293,6 +301,11 @@ class _Known:
         }
         """The rows of the event of each row in flight."""
         self._whose, self._given = whose, given
+        claims = (
+            () if consumer else self._ask("SELECT content FROM eventlog_state WHERE kind = 'claim'")
+        )
+        self.claimed_to = max((json.loads(content)["last"] for (content,) in claims), default=0)
+        """The last row that a backlog job has claimed, 0 = there is none."""
 
     def logged(self, ids: Sequence[int]) -> list[Logged]:
         return _rows(self._ask(f"SELECT {_FIELDS} FROM eventlog WHERE record_id IN ({_told(ids)})"))
@@ -300,14 +313,17 @@ class _Known:
     def causes(self, row: Logged) -> set[str]:
         """Return the causes one of which a row has; empty = any."""
         world, number = self._world, row.record_id
+        status = self._status(row)
+        if status == "N" and number <= self.claimed_to:
+            return {"claimed"}
         if world.backlog is not None:
             return set()
-        status = self._status(row)
         # The commands of all readers are configured with the publisher's own user.
         is_own = row.user == OWN_USER and "loopback" in world.plan["features"]
+        own = "AND error_time >= (SELECT begun FROM eventlog_consumer WHERE name = consumer) "
         codes = self._ask(
             f"SELECT code FROM eventlog_error WHERE record_id = ? AND consumer {self._whose} "
-            "ORDER BY rowid DESC LIMIT 1",
+            f"{own if self._consumer else ''}ORDER BY rowid DESC LIMIT 1",
             number,
             *self._given,
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import laws
 from entries import Request
+from pauses import paused
 from replicas import Key, class_of
 
 from eventlog.core.ranges import RecordSet, decode
@@ -92,7 +93,7 @@ def _run(
             world.fail(f"eventlog {' '.join(words)} reads another clock: {said[-2000:]}")
     if process.exit_code not in (ExitCode.DONE, _EXPECTED.get(words[0])):
         world.fail(f"eventlog {' '.join(words)} ends with {process.exit_code}: {said[-300:]}")
-    elif is_alone and words[-1] == "--json" and process.exit_code == 0:
+    elif is_alone and words[-1] == "--json" and (words[0] == "doctor" or not process.exit_code):
         _compare(world, words[0], json.loads(said), of)
 
 
@@ -104,6 +105,8 @@ def _compare(world: World, command: str, said: Mapping[str, Any], of: str | None
             "consumers": {one["name"]: one["rows_behind"] for one in said["consumers"]},
             "backlog": said["backlog"] is not None,
         }
+        wanted["paused"] = _pauses(world).get(of or "")
+        has["paused"] = said["paused"] and said["paused"]["reason"]
         if of is None:  # claimed rows do not concern a consumer (docs/spec/event-log.md 13.5)
             wanted["backlog"] = world.backlog is not None
             wanted["rows"] = dict(
@@ -126,6 +129,13 @@ def _compare(world: World, command: str, said: Mapping[str, Any], of: str | None
             _behind(world),
             {one["name"]: one["rows_behind"] for one in said["consumers"]},
         )
+    elif command == "doctor":
+        pauses = [one["text"] for one in said["findings"] if one["code"] == "paused"]
+        reasons = _pauses(world).values()
+        wanted, has = (
+            sorted(reasons),
+            sorted(one for one in reasons if any(text.endswith(one) for text in pauses)),
+        )
     else:
         if command == "explain":
             laws.audit_explanation(world, said, of or "")
@@ -133,6 +143,11 @@ def _compare(world: World, command: str, said: Mapping[str, Any], of: str | None
     world.auditor.checks += 1
     if wanted != has:
         world.fail(f"eventlog {command} says {has}, and the database has {wanted}")
+
+
+def _pauses(world: World) -> dict[str, str]:
+    """Return the reason of each reader that is paused; empty = the publisher."""
+    return {name: json.loads(text)["reason"] for name, text in paused(world).items()}
 
 
 def _behind(world: World) -> dict[str, int]:

@@ -343,9 +343,10 @@ def verify_in_parts(world: World, chance: Random) -> None:
         world.scheduler.spawn(process, run)
         if part == 1:
             world.scheduler.run_alone(process, _MAX_POINTS, state.exists)
-            if not process.is_running:
+            if process.is_running:
+                world.kill(process)
+            if not state.exists():
                 return
-            world.kill(process)
             world.application.commit(chance)
             world.scheduler.run(60)
             world.scheduler.now += 5

@@ -180,6 +180,8 @@ class _Known(NamedTuple):
     deliveries: Sequence[Delivery]
     claim: BacklogClaim | None
     """The claim that the row belongs to."""
+    claimed_to: int
+    """The last row that a backlog job has claimed, 0 = no row is claimed."""
     errors: Sequence[ErrorRow]
 
 
@@ -314,6 +316,7 @@ def _read(context: Context, record_id: int, notes: list[str]) -> _Known:
         notes.append(unavailable_in_words(name, context.catalog.unavailable[name]))
     deliveries, claim = read_recorded(context.log, context.ledger.consumer)
     status = _status(context, row, errors)
+    claimed_to = 0 if claim is None else claim.last
     if claim is not None and (status != Status.NEW or record_id > claim.last):
         claim = None
     object_id = object_of(checked.valid) if checked.valid else None
@@ -330,6 +333,7 @@ def _read(context: Context, record_id: int, notes: list[str]) -> _Known:
         ahead,
         deliveries,
         claim,
+        claimed_to,
         errors,
     )
 
@@ -651,7 +655,7 @@ def _rows_alike(
 ) -> list[LogRow]:
     """Return, in queue order, the rows of an object that are between two record_ids and may be in
     one group with a known row. The rows have a status in ``alike``; waiting rows that are in flight
-    or not due are left out.
+    or not due are left out. Claimed rows form no group with later rows.
     """
     rows = [
         row
@@ -661,6 +665,8 @@ def _rows_alike(
     if Status.NEW not in alike:
         return rows
     in_flight = recorded_ids(known.deliveries)
+    end, is_claimed = known.claimed_to, known.claim is not None
+    rows = [row for row in rows if (row.record_id <= end) is is_claimed]
     by_id = {row.record_id: row for row in rows if row.record_id not in in_flight}
     if context.options.handle_future_events:
         return [by_id[due] for due in _due_ids(context, first, last) if due in by_id]

@@ -97,6 +97,7 @@ class Purge(Process):
             else:
                 self.world.tell(f"purge: {one.leaf.name} is removed, {one.moved} rows are moved")
                 self.world.count("a leaf is removed")
+                self._audit_newest(one.leaf.end)
                 self.world.count("rows are moved", one.moved)
         last = (means.leaves(log)[0].end or 1) - 1
         log.commit()
@@ -107,6 +108,14 @@ class Purge(Process):
             log.commit()
             self.world.count("rows of the lowest leaf are removed", batch.removed)
         log.commit()
+
+    def _audit_newest(self, end: int | None) -> None:
+        """Check that the log has a row above a leaf that was removed: the next record_id of a log
+        without one may be found to be that of a removed row (spec/event-log.md 14.3).
+        """
+        highest = max((row.record_id for row in self.world.audit.rows()), default=0)
+        if end is None or highest < end:
+            self.world.fail(f"a leaf up to {end} is removed, and the newest row is {highest}")
 
     def _finish(self) -> None:
         log = self.kept.log
