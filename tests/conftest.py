@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import hypothesis
 import mysql_servers
+import promises
 import pytest
 import sqlalchemy as sa
 from compiled_statements import compile_once
@@ -81,11 +82,14 @@ def pytest_collection() -> None:
     gc.set_threshold(0)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the properties: the night tries more examples of each."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the properties: the night tries more examples of each. Keep which promises are
+    shown by day.
+    """
     for item in items:
         if hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("property")
+    promises.gather(config, items)
 
 
 @pytest.hookimpl(wrapper=True)

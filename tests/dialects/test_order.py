@@ -53,6 +53,7 @@ def write(platform: Platform, number: int, failures: list[BaseException]) -> Non
         failures.append(error)
 
 
+@pytest.mark.promise("guarantee The log has the changes of one object in order")
 @pytest.mark.parametrize("delete", [False, True])
 def test_no_change_is_lost_and_none_overtakes_another(platform: Platform, delete: bool) -> None:
     platform.run("CREATE TABLE item (k {integer} PRIMARY KEY, v {integer}, w {string})")

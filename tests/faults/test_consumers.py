@@ -161,6 +161,7 @@ def written_deliveries(engine: sa.Engine) -> int:
     return sum("documents" in json.loads(content) for (content,) in lines)
 
 
+@pytest.mark.promise("guarantee Consumers", "source eventlog")
 def test_consumers_and_the_publisher_each_send_every_row(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     assert consume(consumer(log)) == ["1", "2", "3"]

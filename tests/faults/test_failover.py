@@ -109,6 +109,7 @@ def raises(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
+@pytest.mark.promise("guarantee After a failover no event-id gets a second meaning")
 def test_a_standby_that_lacks_rows_gives_no_event_id_a_second_meaning(
     first: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -345,6 +346,7 @@ def test_what_is_recorded_in_delivery_keeps_its_id_over_a_failover(first: Server
     assert ["e" in event_id for event_id in receiver.ids] == [False] * 5 + [True] * 2
 
 
+@pytest.mark.promise("guarantee A crash of the database takes back nothing that was sent")
 def test_a_crash_takes_back_nothing_that_was_sent(first: Server) -> None:
     """The application's transactions do not wait for the disk; the publisher's do, and with them
     all before.

@@ -25,6 +25,7 @@ from eventlog.publisher.sinks.http import HttpSink, answer_form
 SIGNING = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 
 
+@pytest.mark.promise("sink http")
 def test_document_is_posted_as_it_is_with_its_numbers() -> None:
     with Receiver() as receiver, sink_to(receiver) as sink:
         assert sink.send(document()) == Answer()

@@ -138,6 +138,7 @@ def test_xds_is_one_document_per_event_under_its_association(
     assert set(statuses(database).values()) == {"S"}
 
 
+@pytest.mark.promise("sink kafka")
 def test_events_become_messages_that_read_back_as_changes(
     database: sa.Engine, brokers: Cluster, configure: Any
 ) -> None:

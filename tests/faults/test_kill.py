@@ -210,6 +210,10 @@ differ by it.
 """
 
 
+@pytest.mark.promise(
+    "guarantee A crash of the publisher loses nothing",
+    "guarantee After a crash the same events have the same event-ids",
+)
 @pytest.mark.parametrize(
     ("file_layout", "mark_interval", "chosen"),
     [

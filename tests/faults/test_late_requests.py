@@ -163,6 +163,7 @@ CASES: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
 }
 
 
+@pytest.mark.promise("guarantee An event that was sent comes again until it is answered")
 @pytest.mark.parametrize("case", CASES)
 def test_a_request_that_outlives_its_object_leaves_nothing(database: str, case: str) -> None:
     more, then = CASES[case]

@@ -75,6 +75,7 @@ def test_a_location_is_tried_by_a_list_and_its_state(store: Store) -> None:
 # Names
 
 
+@pytest.mark.promise("sink objects")
 def test_a_delivery_is_one_object_that_appears_when_it_is_flushed(store: Store) -> None:
     with sink_of(store.config()) as sink:
         for document_no in (1, 2, 3):

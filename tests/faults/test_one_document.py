@@ -72,6 +72,7 @@ class Failing:
         return WAYS[self.culprits[found[0]]](self.receiver) if found else reply(200, answer())
 
 
+@pytest.mark.promise("guarantee One document does not stop the queue")
 @pytest.mark.parametrize(
     ("objects", "batch_size", "kills", "max_attempts", "concurrency", "seed"),
     [

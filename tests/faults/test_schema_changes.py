@@ -143,6 +143,7 @@ def test_a_retyped_column_leaves_rows_to_be_read_back(
         ]
 
 
+@pytest.mark.promise("guarantee The application's writes")
 @pytest.mark.parametrize(
     ("change", "trigger_level"),
     met(["DROP nick", "RENAME nick TO alias", "ALTER nick TYPE json USING '{}'"], CAPTURES),

@@ -101,6 +101,7 @@ def names_of(sink: Collecting) -> dict[str, list[str]]:
 # --- late commits ---------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("guarantee Every committed row is published")
 def test_a_row_committed_late_into_the_middle_of_a_marked_range_is_published(
     database: sa.Engine, tmp_path: Path
 ) -> None:
@@ -221,6 +222,10 @@ def test_only_the_object_that_got_retry_waits(database: sa.Engine, tmp_path: Pat
     assert names_of(sink) == {"id=2": ["n2"], "id=3": ["n3"]}
 
 
+@pytest.mark.promise(
+    "readme Events of one object stay in order",
+    "guarantee Events of one object are sent in the order of the log",
+)
 def test_a_retried_object_with_more_events_ends_in_their_order(
     database: sa.Engine, tmp_path: Path
 ) -> None:
@@ -288,6 +293,7 @@ def test_fatal_marks_f_and_stops_the_daemon(database: sa.Engine, tmp_path: Path)
 # --- one publisher --------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("guarantee One publisher per log", "specification One publisher per log")
 def test_a_second_publisher_is_refused_and_the_first_goes_on(
     database: sa.Engine, tmp_path: Path
 ) -> None:

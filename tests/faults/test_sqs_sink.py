@@ -139,6 +139,7 @@ def test_memory_is_bounded_if_each_document_is_flushed(sink_case: SinkCase) -> N
     sink_kit.test_memory_is_bounded_if_each_document_is_flushed(sink_case)
 
 
+@pytest.mark.promise("sink sqs")
 def test_a_message_has_the_event_id_the_key_the_attributes_and_the_body(service: Service) -> None:
     queue = service.queue()
     record = KafkaRecord("hr.usr", "usr,id=Ü".encode(), b"<nds/>", (("traceparent", b"00-1"),))

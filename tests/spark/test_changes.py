@@ -122,6 +122,7 @@ def test_local_times_are_those_of_another_program_in_the_zone_of_the_format(
     assert row["commit_time"] == datetime(2026, 5, 4 if is_ours else 3, hour, 2, 1, tzinfo=UTC)
 
 
+@pytest.mark.promise("option eventlog-changes.config", "option eventlog-changes.xds")
 @pytest.mark.parametrize("number", in_ci([1_000, 3_000], 1_000))
 @pytest.mark.parametrize("partition_rows", [10_000, pytest.param(700, marks=pytest.mark.night), 97])
 def test_the_documents_are_those_of_the_publisher_byte_for_byte(
@@ -174,6 +175,7 @@ def test_an_add_that_has_the_whole_row_names_no_attributes(
     assert [row["after"].get("fname") for row in rows] == ["f1", None, "f2"]
 
 
+@pytest.mark.promise("option eventlog-changes.class")
 def test_with_a_class_images_are_structs_of_its_types(log: sa.Engine, config: str) -> None:
     log_rows(log, [
         (1, 1, "app", "usr", "idu=7", "fname", None, "Ann"),
@@ -236,6 +238,7 @@ def test_future_events_are_refused(
 # --- the stream -----------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("option eventlog-changes.maxRowsPerBatch")
 @pytest.mark.parametrize("most", [1_000_000, pytest.param(400, marks=pytest.mark.night), 23])
 def test_batches_of_any_size_give_the_events_of_the_publisher(
     log: sa.Engine, config: str, tmp_path: Path, most: int
@@ -373,6 +376,7 @@ def test_a_crash_of_the_server_cannot_undo_a_row_of_a_batch(
         assert writer.exec_driver_sql(written).scalar_one()
 
 
+@pytest.mark.promise("option eventlog-changes.start_from")
 def test_a_query_killed_in_its_first_batch_begins_at_the_same_position_again(
     log: sa.Engine, config: str, tmp_path: Path
 ) -> None:

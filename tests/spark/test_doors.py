@@ -62,6 +62,7 @@ def test_workers_of_another_python_that_has_eventlog_serve(
     sources.check_python(str(another), workers[1])
 
 
+@pytest.mark.promise("spark register")
 def test_a_log_is_a_table_of_the_catalogue(
     spark: SparkSession, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

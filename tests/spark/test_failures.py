@@ -80,6 +80,7 @@ def test_a_worker_that_is_killed_is_replaced_and_the_result_is_the_same(
     assert "N" not in statuses(log).values()
 
 
+@pytest.mark.promise("spark SparkFailed")
 def test_a_job_that_fails_reports_the_reason_and_marks_nothing(
     log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,7 @@ _LATE = (
 )
 
 
+@pytest.mark.promise("spark mark_backlog")
 def test_nothing_is_marked_unless_asked_for_and_a_rerun_only_marks(
     log: sa.Engine, tmp_path: Path
 ) -> None:

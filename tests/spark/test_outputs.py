@@ -30,6 +30,7 @@ def full_log(log: sa.Engine) -> sa.Engine:
     return log
 
 
+@pytest.mark.promise("spark BacklogRequest", "spark run_backlog")
 def test_every_layout_and_compression_has_the_same_events(
     full_log: sa.Engine, tmp_path: Path
 ) -> None:
@@ -88,6 +89,7 @@ def test_no_file_is_larger_than_it_may_be(full_log: sa.Engine, tmp_path: Path) -
         assert list(events_of(documents_of(out))) == events
 
 
+@pytest.mark.promise("spark BacklogReport")
 def test_the_manifest_of_a_finished_directory_describes_its_content_and_names_its_log(
     full_log: sa.Engine, tmp_path: Path
 ) -> None:

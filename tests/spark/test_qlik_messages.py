@@ -77,6 +77,7 @@ def row_by_row(several: list[Change], place: Path, options: dict[str, Any]) -> l
     return [to_json(change) for change in messages.read(str(place), {}, Report(strict=True))]
 
 
+@pytest.mark.promise("spark read_messages", "spark write_messages")
 @pytest.mark.parametrize("encoding", ["json", "avro"])
 def test_written_and_read_back_they_are_what_the_converter_reads(
     spark: SparkSession, tmp_path: Path, encoding: str

@@ -90,6 +90,7 @@ def source(tmp_path: Path) -> Path:
     return place
 
 
+@pytest.mark.promise("spark read_inputs")
 @pytest.mark.parametrize("format", NAMES)
 def test_reading_gives_the_rows_of_the_row_by_row_reader(
     spark: SparkSession, source: Path, format: str
@@ -188,6 +189,7 @@ def test_a_value_that_a_struct_type_cannot_hold_is_null_and_counted(
     assert nulled.value == 3
 
 
+@pytest.mark.promise("spark convert_inputs")
 @pytest.mark.parametrize(("source_format", "target_format"), met(NAMES, NAMES, also=JOINED))
 def test_each_capture_is_written_as_row_by_row(
     spark: SparkSession, source: Path, tmp_path: Path, source_format: str, target_format: str

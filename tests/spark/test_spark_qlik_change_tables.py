@@ -89,6 +89,7 @@ def as_json(found: DataFrame) -> list[dict[str, Any]]:
     )
 
 
+@pytest.mark.promise("spark read_change_table")
 @pytest.mark.parametrize(
     ("writer", "reader"),
     [
@@ -268,6 +269,7 @@ def test_members_that_only_later_objects_of_json_have_are_not_lost(
     assert [one["after"] for one in found] == [{"id": "1", "name": None}, {"id": "2", "name": "a"}]
 
 
+@pytest.mark.promise("spark find_change_tables", "spark live_view", "spark read_rows")
 def test_rows_are_as_they_are_stored_and_the_live_view_takes_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -64,6 +64,7 @@ def publish(install: Install, directory: Path, run: Run, **parts: str) -> tuple[
     return code, status[1] + status[2], "".join(err.splitlines()[-1:])
 
 
+@pytest.mark.promise("command publish")
 def test_a_source_that_keeps_its_promises_is_published(
     install: Install, tmp_path: Path, run: Run
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_source_that_keeps_its_promises_is_published(
     assert (code, "position: 1" in status) == (0, True)
 
 
+@pytest.mark.promise("code error-plugin")
 @pytest.mark.parametrize(
     ("parts", "problem"),
     [
@@ -286,6 +288,7 @@ def test_a_format_with_wrong_attributes_cannot_be_used(
     assert why in err
 
 
+@pytest.mark.promise("option format.type")
 @pytest.mark.parametrize(
     ("method", "problem"),
     [
@@ -424,6 +427,7 @@ def test_wrong_contradictions_of_a_sink_are_named(
     assert problem in err
 
 
+@pytest.mark.promise("option doctor--receiver")
 def test_a_trial_that_returns_something_else_is_named(
     install: Install, tmp_path: Path, run: Run
 ) -> None:

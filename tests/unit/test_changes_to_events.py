@@ -274,6 +274,7 @@ def test_a_reference_is_written_and_read_as_the_association_of_its_target() -> N
     assert event_to_change(event, TYPES) == change
 
 
+@pytest.mark.promise("code error-needs_query_back", "code error-needs_row_codec")
 @pytest.mark.parametrize(
     ("change", "error"),
     [

@@ -60,6 +60,7 @@ BAD = [
 ]
 
 
+@pytest.mark.promise("code error-missing_table")
 @pytest.mark.parametrize(("code", "one"), BAD)
 def test_an_invalid_row_has_the_code_of_its_first_failure(code: str, one: LogRow) -> None:
     assert check(one) == code
@@ -77,6 +78,7 @@ ORDER = [
 ]
 
 
+@pytest.mark.promise("code error-missing_column")
 @pytest.mark.parametrize(("code", "one"), ORDER)
 def test_the_checks_have_an_order(code: str, one: LogRow) -> None:
     assert check(one) == code
@@ -107,6 +109,7 @@ def test_an_old_value_that_cannot_be_converted_gives_way_to_a_good_new_one(new: 
 UNICODE = catalog(values=ValueOptions("full", characters="unicode"))
 
 
+@pytest.mark.promise("code error-bad_xml_char")
 @pytest.mark.parametrize("text", ["\0", "a\x01", "\x7f\x85", "\ufffe", "\uffff"])
 def test_only_xml_lacks_characters(text: str) -> None:
     rows = [row(1, 1, column="fname", new=text)]
@@ -121,6 +124,7 @@ def test_only_xml_lacks_characters(text: str) -> None:
     assert (len(checked.valid), checked.invalid) == (len(rows), [])
 
 
+@pytest.mark.promise("code error-bad_value")
 @pytest.mark.parametrize(
     "one", [row(1, 1, column="fname", new="a\ud800"), row(1, 4, 'code="\udfff"', table="tag")]
 )
@@ -316,6 +320,7 @@ def test_loopback_rows_are_set_apart_before_any_check(one: LogRow) -> None:
     assert check(one, "me") is None
 
 
+@pytest.mark.promise("code error-unknown_column")
 def test_an_excluded_column_is_unknown() -> None:
     without = catalog(exclude={"usr": ["lname"]})
     assert (

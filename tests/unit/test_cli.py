@@ -92,10 +92,12 @@ def test_of_many_texts_the_first_are_shown_and_the_others_counted() -> None:
     assert first_of(["a", "b", "c"], 1) == "a and 2 more"
 
 
+@pytest.mark.promise("exit 0", "option eventlog--version")
 def test_version_is_printed(run: Run) -> None:
     assert run("--version") == (0, f"eventlog {__version__}\n", "")
 
 
+@pytest.mark.promise("command config", "option eventlog--config")
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -122,6 +124,7 @@ def test_usage_and_configuration_errors_are_one_line_and_exit_2(
     assert part in err
 
 
+@pytest.mark.promise("command db current")
 def test_options_of_all_commands_stand_on_either_side_of_the_command(
     run: Run, tmp_path: Path
 ) -> None:
@@ -135,6 +138,7 @@ def test_options_of_all_commands_stand_on_either_side_of_the_command(
     assert in_group[0] == 2
 
 
+@pytest.mark.promise("code error-config")
 def test_the_line_of_an_error_ends_with_its_code(run: Run) -> None:
     assert run("--config", "nowhere.toml", "config")[2].endswith(" [config]\n")
     assert run("status")[2].endswith(" [config]\n")
@@ -190,6 +194,7 @@ def test_a_traceback_is_shown_when_asked_for(run: Run, monkeypatch: pytest.Monke
     assert "Traceback" in run("--config", "nowhere.toml", "config")[2]
 
 
+@pytest.mark.promise("option eventlog--database-url")
 def test_a_table_goes_to_standard_output_and_warnings_go_to_standard_error(run: Run) -> None:
     code, out, err = run("config")
     assert (code, err) == (0, "")
@@ -245,6 +250,7 @@ of them loads again what all need.
 """
 
 
+@pytest.mark.promise("command consumers list")
 def test_a_command_with_a_closed_standard_output_ends_as_it_does_otherwise(
     run: Run, tmp_path: Path
 ) -> None:
@@ -266,6 +272,7 @@ def test_a_command_with_a_closed_standard_output_ends_as_it_does_otherwise(
     assert (closed.returncode, closed.stderr) == (0, expected)
 
 
+@pytest.mark.promise("command init", "option init--force")
 def test_init_writes_a_file_once(run: Run) -> None:
     assert run("init")[0] == 0
     before = Path("eventlog.toml").read_text()
@@ -301,6 +308,7 @@ def test_config_shows_where_each_setting_came_from(
     assert "geheim" not in out + err + run("config")[2]
 
 
+@pytest.mark.promise("option eventlog--set")
 def test_a_flag_of_another_section_is_refused_with_the_options_own(run: Run) -> None:
     code, _, err = run("--set", "publisher.log_table=b", "config")
     assert code == 2
@@ -343,6 +351,7 @@ def _answer(server: socket.socket, said: bytes) -> None:
         connection.sendall(said)
 
 
+@pytest.mark.promise("option triggers-drop--dry-run")
 def test_commands_that_change_the_database_report_to_programs_what_they_did(
     run: Run, tmp_path: Path
 ) -> None:

@@ -80,6 +80,7 @@ def test_changes_go_from_file_to_file_and_the_report_shows_what_was_done(
     assert (tmp_path / "out.csv").read_text().count("\n") == 3
 
 
+@pytest.mark.promise("code error-invalid_format")
 def test_the_report_is_there_for_programs(run: Run, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text(UPDATE + "nonsense\n")
     code, out, err = run(*CONVERT, "xds", "--json", "in.jsonl", "out.xmll")
@@ -100,6 +101,13 @@ def test_what_was_passed_over_is_reported(run: Run, tmp_path: Path) -> None:
 KEPT = "what stood there\n"
 
 
+@pytest.mark.promise(
+    "command convert",
+    "exit convert 1",
+    "option several--from",
+    "option convert--from",
+    "option convert--to",
+)
 def test_a_wrong_from_leaves_the_target_as_it_was(run: Run, tmp_path: Path) -> None:
     good = tmp_path / "good.jsonl"
     good.write_text(KEPT)
@@ -277,6 +285,7 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.promise("exit convert 4", "option convert--strict")
 def test_strict_ends_with_4_if_the_target_has_no_place_for_something(
     run: Run, empty_home: Path
 ) -> None:
@@ -298,6 +307,7 @@ def test_strict_ends_with_4_for_what_is_only_counted(run: Run, empty_home: Path)
     assert run(*CONVERT, "eventlog", "in.jsonl", "out.jsonl")[0] == ExitCode.DONE
 
 
+@pytest.mark.promise("option decode--from")
 def test_strict_ends_with_0_if_nothing_is_lost(run: Run) -> None:
     assert run(*CONVERT, "jsonl", "--strict", "in.jsonl", "out.jsonl")[::2] == (ExitCode.DONE, "")
     assert run("decode", "--from", "jsonl", "--strict", "in.jsonl")[0] == ExitCode.DONE
@@ -314,6 +324,7 @@ def test_strict_leaves_the_target_as_it_was_if_a_change_cannot_be_read(
     assert (empty_home / "out.jsonl").read_text() == "before"
 
 
+@pytest.mark.promise("command decode")
 def test_decode_shows_one_block_per_change(run: Run) -> None:
     code, out, err = run("decode", "--from", "jsonl", "in.jsonl")
     assert code == 0
@@ -373,6 +384,7 @@ def test_decode_lists_a_stream_with_byte_offsets(run: Run, tmp_path: Path) -> No
     assert "payload size" in out
 
 
+@pytest.mark.promise("option decode--options")
 def test_decode_lists_a_queue_with_the_places_of_its_rows(run: Run, tmp_path: Path) -> None:
     queue = json.loads((VECTORS / "linter.json").read_text())["queues"][0]
     (tmp_path / "queue.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queue["rows"]))
@@ -403,6 +415,7 @@ MAPS: dict[str, dict[str, dict[str, object]]] = {
 
 # Each format as source and as target, and with JSON lines in both directions. Every other pair is
 # converted with these options by test_convert_losses, without a command line.
+@pytest.mark.promise("option convert--options")
 @pytest.mark.parametrize(
     ("source", "target"),
     met(
@@ -470,6 +483,7 @@ def test_the_captured_stream_of_the_source_document_is_its_one_transaction(
     assert change["last_in_transaction"] is True
 
 
+@pytest.mark.promise("option database.password", "option eventlog.reader.database_url")
 @pytest.mark.parametrize("host", ["db.example", "evil.example"])
 @pytest.mark.parametrize("place", ["source", "target", "database_url", "decoded"])
 def test_the_password_of_the_configured_database_goes_to_no_other(

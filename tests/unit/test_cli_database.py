@@ -83,6 +83,7 @@ def test_status_counts_rows_and_names_what_is_in_delivery(run: Run) -> None:
     assert (event["table_name"], event["table_key"]) == ("usr", "idu=2")
 
 
+@pytest.mark.promise("command status")
 def test_status_shows_the_same_for_people_on_standard_output(run: Run) -> None:
     code, out, err = run("status")
     assert (code, err) == (0, "")
@@ -90,11 +91,13 @@ def test_status_shows_the_same_for_people_on_standard_output(run: Run) -> None:
         assert part in out
 
 
+@pytest.mark.promise("option several--json")
 @pytest.mark.usefixtures("publisher")
 def test_status_reports_that_a_publisher_runs(run: Run) -> None:
     assert json.loads(run("status", "--json")[1])["publisher_runs"] is True
 
 
+@pytest.mark.promise("command requeue", "option requeue--force")
 def test_requeue_sets_back_and_refuses_what_would_bring_old_values_back(run: Run) -> None:
     code, out, _ = run("requeue", "--json")
     assert code == 1
@@ -115,6 +118,7 @@ def test_requeue_sets_back_and_refuses_what_would_bring_old_values_back(run: Run
     assert run("requeue", "--force") == (0, "1 row set back to N, 0 logged again\n", "")
 
 
+@pytest.mark.promise("option requeue--dry-run")
 def test_a_dry_run_of_requeue_counts_and_changes_nothing(run: Run, database: sa.Engine) -> None:
     def letters() -> list[str]:
         with database.connect() as conn:
@@ -158,6 +162,7 @@ def test_other_texts_are_no_letters(text: str) -> None:
         parse_statuses(text)
 
 
+@pytest.mark.promise("option database.url")
 def test_a_right_that_is_missing_is_named_with_who_can_grant_it(
     run: Run, database: sa.Engine
 ) -> None:
@@ -194,6 +199,7 @@ def test_a_publisher_that_lacks_a_right_is_not_advised_to_be_the_owner(database:
     assert "run this as the owner" not in str(refused.value)
 
 
+@pytest.mark.promise("option eventlog--schema")
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -210,6 +216,7 @@ def test_a_log_that_is_not_there_is_one_line_and_exit_1(
     assert part in err
 
 
+@pytest.mark.promise("command errors")
 def test_errors_groups_the_refused_rows_by_cause_and_shows_what_puts_them_back(
     run: Run, database: sa.Engine
 ) -> None:
@@ -256,6 +263,7 @@ def test_errors_groups_the_refused_rows_by_cause_and_shows_what_puts_them_back(
     assert "eventlog requeue --status E --ids 6" in err
 
 
+@pytest.mark.promise("option errors--limit")
 def test_errors_looks_at_the_newest_lines_only(run: Run, database: sa.Engine) -> None:
     with database.begin() as conn:
         conn.exec_driver_sql(

@@ -114,6 +114,7 @@ def install(run: Run) -> None:
     assert run("triggers", "apply")[0] == 0
 
 
+@pytest.mark.promise("option triggers-drop--force")
 def test_from_nothing_to_logging_and_back_to_the_same_catalogue(
     run: Run, database: sa.Engine
 ) -> None:
@@ -126,6 +127,7 @@ def test_from_nothing_to_logging_and_back_to_the_same_catalogue(
     assert catalogue(database) == before
 
 
+@pytest.mark.promise("command db upgrade")
 def test_upgrade_shows_where_the_log_is_and_does_nothing_twice(run: Run) -> None:
     assert json.loads(run("db", "current", "--json")[1])["current"] == []
     code, out, err = run("db", "upgrade")
@@ -138,6 +140,7 @@ def test_upgrade_shows_where_the_log_is_and_does_nothing_twice(run: Run) -> None
     assert (code, out.count("\n"), err) == (0, 2, "")
 
 
+@pytest.mark.promise("command db downgrade", "command triggers drop", "option db-downgrade--force")
 def test_a_log_with_unpublished_rows_is_dropped_only_by_force(
     run: Run, database: sa.Engine
 ) -> None:
@@ -180,6 +183,15 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.promise(
+    "exit triggers drop 1",
+    "exit db downgrade 1",
+    "exit purge 1",
+    "option triggers-apply--dry-run",
+    "option triggers-drop--drop-log",
+    "option purge--older-than",
+    "option purge--dry-run",
+)
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
     ("arguments", "question"),
@@ -242,6 +254,7 @@ def test_what_destroys_asks_on_a_terminal_and_a_no_changes_nothing(
     assert everything(database) != before
 
 
+@pytest.mark.promise("option several--yes")
 @pytest.mark.parametrize(("stdin", "yes"), [(Terminal(""), ["--yes"]), (io.StringIO(""), [])])
 def test_scripts_are_not_asked(
     run: Run,
@@ -261,6 +274,7 @@ def test_scripts_are_not_asked(
     assert catalogue(database) == before
 
 
+@pytest.mark.promise("command triggers apply")
 @pytest.mark.usefixtures("installed")
 def test_a_watch_that_is_taken_out_is_reported_with_what_apply_drops(
     run: Run, database: sa.Engine
@@ -305,6 +319,7 @@ CREATE TABLE hr.parts_1 PARTITION OF hr.parts FOR VALUES IN (1);
 """
 
 
+@pytest.mark.promise("option publisher.allow_loopback")
 def test_a_pattern_watches_tables_and_nothing_that_belongs_to_others(
     run: Run, database: sa.Engine
 ) -> None:
@@ -342,6 +357,7 @@ def test_a_pattern_watches_tables_and_nothing_that_belongs_to_others(
     assert json.loads(run("doctor", "--json")[1])["errors"] == 0
 
 
+@pytest.mark.promise("command triggers plan", "exit triggers plan 4", "option triggers-plan--check")
 @pytest.mark.usefixtures("installed")
 def test_a_new_table_that_matches_is_reported_by_plan(run: Run, database: sa.Engine) -> None:
 
@@ -353,6 +369,7 @@ def test_a_new_table_that_matches_is_reported_by_plan(run: Run, database: sa.Eng
     assert any("hr.later" in line for line in json.loads(run("status", "--json")[1])["drift"])
 
 
+@pytest.mark.promise("exit triggers plan 1")
 @pytest.mark.usefixtures("logged")
 def test_a_partition_that_is_watched_is_called_one_of_its_root(
     run: Run, database: sa.Engine
@@ -366,6 +383,7 @@ def test_a_partition_that_is_watched_is_called_one_of_its_root(
         assert "'parts_1' is a partition of parts. Name parts" in err
 
 
+@pytest.mark.promise("option database.schema_name")
 @pytest.mark.usefixtures("logged")
 def test_all_refusals_of_a_plan_are_reported_at_once(run: Run) -> None:
     Path("eventlog.toml").write_text(
@@ -448,6 +466,7 @@ def test_init_fills_the_watches_in_from_the_database(
     assert "--tables only adds to a file" in run("init", "--tables", "--force")[2]
 
 
+@pytest.mark.promise("option init--tables")
 def test_a_schema_without_tables_is_named_and_no_pattern_is_spoken_of(
     run: Run, database: sa.Engine
 ) -> None:
@@ -490,6 +509,7 @@ def test_references_of_views_that_stay_values_are_reported(run: Run, database: s
     assert "view_boss: fk__idu__boss are sent as plain values, because" in out + err
 
 
+@pytest.mark.promise("code finding-child_values")
 @pytest.mark.usefixtures("logged")
 @pytest.mark.parametrize("format", ["debezium", "qlik-messages"])
 def test_init_makes_classes_of_child_tables_for_a_format_of_rows(
@@ -566,6 +586,7 @@ def everything(database: sa.Engine) -> object:
         ).all()
 
 
+@pytest.mark.promise("option several--sql")
 def test_migrations_can_be_printed_without_a_server(run: Run, database: sa.Engine) -> None:
     code, sql, err = run(
         "--database-url", "postgresql://nobody@localhost:1/nowhere", "db", "upgrade", "--sql"
@@ -596,6 +617,7 @@ def test_plan_shows_what_apply_would_do_and_check_reports_it_by_the_exit_code(ru
     assert (code, "Nothing to do" in out, err) == (0, True, "")
 
 
+@pytest.mark.promise("exit triggers apply 1")
 def test_plan_can_be_read_before_the_log_is_made(run: Run, database: sa.Engine) -> None:
     before = catalogue(database)
     code, out, err = run("triggers", "plan")
@@ -657,6 +679,7 @@ def test_the_printed_sql_does_what_apply_does(run: Run, database: sa.Engine) -> 
     assert run("triggers", "plan", "--check")[0] == 0
 
 
+@pytest.mark.promise("command triggers list", "option triggers-list--sql")
 @pytest.mark.usefixtures("logged")
 def test_show_lists_what_is_installed(run: Run, database: sa.Engine) -> None:
     assert "No triggers are installed" in run("triggers", "list")[2]
@@ -731,6 +754,7 @@ def end_the_capture_of_phones(run: Run, database: sa.Engine) -> None:
     assert run("triggers", "apply", "-y")[0] == 0
 
 
+@pytest.mark.promise("command triggers accept", "exit doctor 4", "code finding-capture_ended")
 @pytest.mark.usefixtures("logged")
 def test_a_child_table_that_is_none_any_more_is_an_error_until_it_is_accepted(
     run: Run, database: sa.Engine
@@ -797,6 +821,7 @@ def test_a_table_that_was_dropped_has_not_ended(run: Run, database: sa.Engine) -
     assert run("triggers", "plan", "--check")[0] == 0
 
 
+@pytest.mark.promise("option watch.renamed_from")
 @pytest.mark.usefixtures("logged")
 def test_a_renamed_table_is_proposed_by_its_present_name_and_not_by_the_nearest(
     run: Run, database: sa.Engine

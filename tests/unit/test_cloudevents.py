@@ -207,6 +207,7 @@ def test_a_character_of_a_name_that_attributes_may_not_hold_is_percent_encoded_i
 # --- reading --------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("format cloudevents")
 def test_an_event_is_read_as_the_change_that_it_contains() -> None:
     change = change_of(EVENT)
     assert change == ITEM._replace(
@@ -361,6 +362,7 @@ def test_an_error_names_file_line_and_place_in_the_batch(tmp_path: Path) -> None
     ]
 
 
+@pytest.mark.promise("option cloudevents.writer.mode")
 def test_a_change_without_a_position_is_named_by_its_number(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     FORMAT.write(
@@ -744,6 +746,11 @@ def test_any_text_is_an_array_or_stays_text(text: str) -> None:
     json.loads(written(ColumnType(Kind.OTHER, sql="text[]"), text))
 
 
+@pytest.mark.promise(
+    "option cloudevents.reader.catalog",
+    "option cloudevents.reader.nested_values",
+    "option cloudevents.writer.nested_values",
+)
 @pytest.mark.parametrize("nested_values", ["json", "text"])
 def test_json_and_arrays_come_back_by_the_catalogue(tmp_path: Path, nested_values: str) -> None:
     row = {
@@ -813,6 +820,7 @@ def test_a_time_beyond_the_calendar_leaves_the_other_values_as_they_are() -> Non
         )
 
 
+@pytest.mark.promise("option format.cloudevents.dataschema")
 def test_the_schema_of_the_data_is_named_by_the_option() -> None:
     named = {"dataschema": "https://e.org/{schema}/{class}.json"}
     output = writer(**named)

@@ -79,6 +79,7 @@ def test_the_worked_example_as_a_log_row(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.promise("option xds.writer.product_version")
 def test_the_worked_example_as_a_document(tmp_path: Path) -> None:
     _, out = converted(
         tmp_path, EXAMPLE, "xds", "out.xmll", {"writer": {"product_version": "test"}}
@@ -291,6 +292,7 @@ def test_what_cannot_be_read_or_written_is_passed_over_and_counted(tmp_path: Pat
         assert part in problem
 
 
+@pytest.mark.promise("code error-not_expressible")
 def test_without_report_counters_of_columns_are_added_up(tmp_path: Path) -> None:
     report, _ = converted(tmp_path, BAD, "xds", "out.xmll")
     assert report.counters == {"invalid_format": 1, "not_expressible": 2}
@@ -330,6 +332,7 @@ def test_a_report_keeps_the_first_problems_and_counts_all() -> None:
     assert len(report.problems) == PROBLEMS_KEPT
 
 
+@pytest.mark.promise("option xds.writer.file_layout")
 def test_a_directory_of_documents_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     lines = "\n".join(line(key=[["id", number]]) for number in range(3))
     map = {"writer": {"file_layout": "documents", "batch_size": 2, "indent": 2}}
@@ -360,6 +363,7 @@ def test_progress_follows_the_changes(tmp_path: Path) -> None:
 # TRUNCATE, key changes, times
 
 
+@pytest.mark.promise("option xds.writer.existing_keys")
 @pytest.mark.parametrize(
     "keys", [{"item": [{"id": 1}, {"id": 2}]}, lambda table: [(("id", 1),), (("id", 2),)]]
 )

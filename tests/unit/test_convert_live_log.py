@@ -178,6 +178,7 @@ def test_what_fails_on_the_way_leaves_the_log_as_it_was(
         assert connection.exec_driver_sql("SELECT count(*) FROM eventlog").scalar() == 4
 
 
+@pytest.mark.promise("option eventlog.reader.log_table")
 def test_a_log_that_is_not_there_or_a_server_that_is_unavailable_is_reported(url: str) -> None:
     with pytest.raises(LogTableError, match="no log table 'nowhere'"):
         changes(url, log_table="nowhere")

@@ -112,6 +112,7 @@ def test_csv_distinguishes_null_from_the_empty_text(
     assert (found.perpetrator, found.old_value, found.new_value) == values
 
 
+@pytest.mark.promise("option eventlog.reader.column_map")
 @pytest.mark.parametrize(
     ("head", "options"),
     [
@@ -237,6 +238,11 @@ def test_text_that_we_write_we_read(tmp_path: Path) -> None:
     assert rows_of(path) == rows
 
 
+@pytest.mark.promise(
+    "code error-bad_event_type",
+    "code error-bad_table_key",
+    "code error-unknown_table",
+)
 def test_invalid_rows_are_passed_over_and_the_others_go_on(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     good = {"table": "item", "key": "id=1+code=x"}
@@ -310,6 +316,7 @@ def test_options_that_are_wrong_are_refused(tmp_path: Path, options: Any, part: 
         changes(tmp_path / "log.jsonl", **options)
 
 
+@pytest.mark.promise("option eventlog.reader.sort")
 def test_rows_out_of_order_are_refused_or_sorted(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text(log_lines(row(2, 4), row(1, 4, "idu=2")))

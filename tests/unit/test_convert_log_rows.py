@@ -224,6 +224,7 @@ EXAMPLES: list[tuple[str, Change, dict[str, list[tuple[Any, ...]]]]] = [
 ]
 
 
+@pytest.mark.promise("option eventlog.writer.row_style")
 @pytest.mark.parametrize(
     ("change", "row_style", "expected"),
     [
@@ -239,12 +240,14 @@ def test_a_change_is_written_as_triggers_of_its_style_would(
     assert rows(change, row_style) == expected
 
 
+@pytest.mark.promise("option eventlog.writer.row_styles")
 def test_a_table_may_have_its_own_style() -> None:
     assert rows(usr(INSERT, after=JACK), row_styles={"usr": "row_query_back"}) == [(5, "idu=1")]
     with pytest.raises(ConfigError, match='"fields"'):
         LogWriterOptions(row_styles={"usr": "fields"})
 
 
+@pytest.mark.promise("option eventlog.writer.existing_keys")
 def test_a_truncate_is_a_delete_for_each_key_that_is_given() -> None:
     change = Change("indirect", "usr", TRUNCATE)
     keys = [(("idu", 2),), (("idu", 1),)]
@@ -253,6 +256,7 @@ def test_a_truncate_is_a_delete_for_each_key_that_is_given() -> None:
         rows(change)
 
 
+@pytest.mark.promise("option eventlog.reader.time_zone")
 @pytest.mark.parametrize(
     ("zone", "event_time"),
     [("UTC", "2024-02-29 23:30:00.25"), ("Europe/Berlin", "2024-03-01 00:30:00.25")],

@@ -461,6 +461,7 @@ def test_a_device_is_written_to_and_a_full_one_is_named(run: Run, format: str) -
     assert not Path("/dev/null").is_file()
 
 
+@pytest.mark.promise("option eventlog.reader.file_format")
 def test_what_needs_a_regular_file_does_not_take_the_place_of_a_device(run: Run) -> None:
     sample("jsonl", "in.jsonl")
     Path("map.json").write_text(json.dumps({"writer": {"file_format": "parquet"}}))
@@ -568,6 +569,7 @@ def test_a_reader_that_leaves_ends_the_command_without_a_word(run: Run) -> None:
 # decode
 
 
+@pytest.mark.promise("option decode--strict", "code error-size_array")
 def test_a_listing_continues_after_a_row_that_cannot_be_read(run: Run) -> None:
     path = sample("gbase", "in.cdc")
     path.write_bytes(record(INSERT, 36, b"\xff" * 4)(path.read_bytes()))
@@ -584,6 +586,7 @@ def test_a_listing_continues_after_a_row_that_cannot_be_read(run: Run) -> None:
     assert err.startswith("eventlog: in.cdc: at offset 204 (0xcc) of the stream: column")
 
 
+@pytest.mark.promise("code error-truncated_stream")
 @pytest.mark.parametrize(
     ("format", "place", "break_", "last"),
     [

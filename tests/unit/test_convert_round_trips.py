@@ -184,6 +184,7 @@ def without_fields(given_changes: Sequence[Change], **fields: Any) -> list[Chang
     return [one._replace(**fields) for one in given_changes]
 
 
+@pytest.mark.promise("format eventlog")
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
 def test_log_rows_keep_a_change(suffix: str) -> None:
     @settings(max_examples=examples(60), deadline=None)
@@ -218,6 +219,7 @@ def test_documents_with_times_as_text_keep_all_but_the_fraction_of_a_time_of_day
     keep()
 
 
+@pytest.mark.promise("format jsonl")
 @settings(max_examples=examples(60), deadline=None)
 @given(LOG_CHANGES)
 def test_json_lines_keep_a_change_and_its_types_by_the_catalogue(native: list[Change]) -> None:

@@ -45,6 +45,7 @@ def open_transaction(**facts: Any) -> OpenTransaction:
     return OpenTransaction(**{**usual, **facts})
 
 
+@pytest.mark.promise("code finding-clock")
 @pytest.mark.parametrize(
     ("ahead", "uncertainty", "part"),
     [
@@ -63,6 +64,7 @@ def test_clocks_are_compared_as_far_as_the_answer_allows(
     assert part is None or part in found[0].text
 
 
+@pytest.mark.promise("code finding-sequence_cache", "code finding-sequence_order")
 @pytest.mark.parametrize(
     ("facts", "codes"),
     [
@@ -81,6 +83,7 @@ def test_a_sequence_is_reported_with_what_brings_its_numbers_into_order(
     assert [(one.code, *one.fix) for one in found] == codes
 
 
+@pytest.mark.promise("code finding-sequence_unknown")
 @pytest.mark.parametrize(("must_be_known", "codes"), [(True, ["sequence_unknown"]), (False, [])])
 def test_an_unknown_numbering_is_reported_where_several_sessions_write(
     must_be_known: bool, codes: list[str]
@@ -90,6 +93,7 @@ def test_an_unknown_numbering_is_reported_where_several_sessions_write(
     assert all("the column rid has no default" in one.text for one in found)
 
 
+@pytest.mark.promise("code finding-dead_rows", "code finding-autovacuum_off")
 @pytest.mark.parametrize(
     ("facts", "codes"),
     [
@@ -116,6 +120,7 @@ def snapshot(**facts: Any) -> HeldSnapshot:
     return HeldSnapshot(**{**usual, **facts})
 
 
+@pytest.mark.promise("code finding-old_snapshot")
 @pytest.mark.parametrize(
     ("facts", "part"),
     [
@@ -200,12 +205,14 @@ def test_a_list_that_is_cut_shows_it() -> None:
     assert "and 1 more key;" in found.text
 
 
+@pytest.mark.promise("code finding-rows_failed", "code finding-status_reserved")
 def test_padding_is_ignored_and_other_statuses_are_reported() -> None:
     rows = [(status, 1, 1, 1) for status in ("N", "S", "S   ", "W", "N ", "", None, "n", "E ")]
     found = list(judge_statuses(rows, "log", "status", LIMITS))
     assert [one.code for one in found] == ["status_reserved"] * 4 + ["rows_failed"]
 
 
+@pytest.mark.promise("code finding-in_flight", "code finding-in_flight_left")
 @pytest.mark.parametrize(
     ("runs", "seconds", "code", "severity"),
     [
@@ -222,6 +229,14 @@ def test_in_delivery_lines_are_judged_by_who_could_answer_for_them(
     assert list(judge_in_flight(0, 0, None, runs, LIMITS)) == []
 
 
+@pytest.mark.promise(
+    "code finding-deferrable_key",
+    "code finding-trigger_missing",
+    "code finding-trigger_drifted",
+    "code finding-trigger_orphaned",
+    "code finding-trigger_warning",
+    "code finding-not_captured",
+)
 def test_a_plan_is_reported_action_by_action_and_what_is_disabled_is_not_reported_twice() -> None:
     actions = (
         Action("create", "hr.a", "watched, but not captured yet", ("x",)),

@@ -150,6 +150,16 @@ LISTINGS: list[tuple[str, list[LogRow], dict[str, Any], str, dict[str, str]]] = 
 ]
 
 
+@pytest.mark.promise(
+    "event INSERT_FIELD",
+    "event UPDATE_FIELD",
+    "event UPDATE_FIELD_REMOVE_ALL",
+    "event DELETE_ROW",
+    "event INSERT_ROW_QUERY_BACK",
+    "event UPDATE_ROW_QUERY_BACK",
+    "event INSERT_FIELD_QUERY_BACK",
+    "event UPDATE_FIELD_QUERY_BACK",
+)
 @pytest.mark.parametrize(
     ("rows", "options", "operation", "attributes"),
     [one[1:] for one in LISTINGS],
@@ -196,6 +206,7 @@ PRECEDENCE = [
 ]
 
 
+@pytest.mark.promise("specification Query-back")
 @pytest.mark.parametrize(("rows", "surviving", "dropped"), PRECEDENCE)
 def test_query_back_beats_what_it_covers(
     rows: list[LogRow], surviving: list[int], dropped: list[int]

@@ -29,6 +29,7 @@ def files(directory: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted(directory.iterdir())}
 
 
+@pytest.mark.promise("sink files")
 def test_a_document_is_a_file_named_after_delivery_and_document(tmp_path: Path) -> None:
     sink = DocumentFiles(tmp_path)
     sink.send(document(3, 1, "é\n"))

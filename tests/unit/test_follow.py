@@ -362,6 +362,7 @@ def test_a_change_that_xds_cannot_hold_is_recorded_and_the_stream_goes_on(
     assert counters.rows_invalid == 2
 
 
+@pytest.mark.promise("option gbase.reader.charset")
 def test_a_row_that_cannot_be_read_is_recorded_and_the_stream_goes_on(
     stream: Stream, place: Path
 ) -> None:
@@ -379,6 +380,7 @@ def test_a_row_that_cannot_be_read_is_recorded_and_the_stream_goes_on(
     assert len(failure["event_id"]) == 33
 
 
+@pytest.mark.promise("code error-framing")
 def test_a_stream_that_breaks_is_sent_as_far_as_it_can_be_read(stream: Stream, place: Path) -> None:
     stream.insert(1)
     with stream.path.open("ab") as file:
@@ -392,6 +394,7 @@ def test_a_stream_that_breaks_is_sent_as_far_as_it_can_be_read(stream: Stream, p
 # --- heartbeats -----------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("option publisher.heartbeat_interval")
 def test_heartbeats_are_sent_while_nothing_comes_though_the_source_is_looked_at_seldom(
     stream: Stream, place: Path
 ) -> None:
@@ -456,6 +459,7 @@ class Crowd(Receiver):
             return super().receive(body, events)
 
 
+@pytest.mark.promise("option publisher.concurrency")
 def test_as_many_documents_are_in_the_air_as_are_asked_for(stream: Stream, place: Path) -> None:
     stream.insert(*range(1, 13))
     receiver = Crowd(3)

@@ -91,6 +91,7 @@ def once(source: Topics, place: Path, **options: Any) -> Receiver:
     return receiver
 
 
+@pytest.mark.promise("source qlik-messages")
 def test_what_was_answered_is_not_read_again(brokers: Cluster, place: Path) -> None:
     write(brokers, *(insert(number) for number in range(1, 21)))
     first = once(topics(brokers), place)
@@ -127,6 +128,10 @@ def test_a_row_of_an_initial_load_is_named_after_its_place(brokers: Cluster, pla
     assert all(name.startswith("app.item:") for name in first.meanings)
 
 
+@pytest.mark.promise(
+    "option qlik-messages.reader.metadata_topic",
+    "option qlik-messages.writer.metadata_topic",
+)
 def test_a_message_waits_for_its_metadata_and_holds_the_position(
     brokers: Cluster, place: Path
 ) -> None:
@@ -172,6 +177,7 @@ def test_metadata_in_the_topic_of_the_data_are_read_again(brokers: Cluster, plac
     assert once(source, place).heard == ["add 2 n2"]
 
 
+@pytest.mark.promise("option qlik-messages.reader.metadata_wait")
 def test_metadata_that_do_not_come_stop_the_source(brokers: Cluster, place: Path) -> None:
     write(brokers, insert(1), metadata_topic="other.metadata")
     with pytest.raises(UnknownSchema):
@@ -180,6 +186,7 @@ def test_metadata_that_do_not_come_stop_the_source(brokers: Cluster, place: Path
     assert once(topics(brokers, metadata_topic="other.metadata"), place).heard == ["add 1 n1"]
 
 
+@pytest.mark.promise("code error-bad_envelope", "code error-bad_magic")
 def test_a_message_that_cannot_be_read_is_recorded_under_its_place(
     brokers: Cluster, place: Path
 ) -> None:
@@ -233,6 +240,7 @@ POISON = {
 }
 
 
+@pytest.mark.promise("code error-unknown_schema")
 @pytest.mark.parametrize(("kind", "place_of_it"), met([*POISON], [0, 1, 2]))
 def test_one_message_whose_schema_is_not_known_is_recorded_and_passed_over(
     brokers: Cluster, place: Path, kind: str, place_of_it: int

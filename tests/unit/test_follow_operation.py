@@ -60,6 +60,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     return {"position_url": url}
 
 
+@pytest.mark.promise("option publish--allow-refused")
 def test_status_shows_position_backlog_failures_and_who_runs(
     stream: Stream, tmp_path: Path, kept: dict[str, Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,6 +120,7 @@ def test_the_status_of_a_source_has_the_members_of_the_status_of_a_log(
     assert (found["log"], found["source"], found["rows"]) == ("source gbase", "gbase", None)
 
 
+@pytest.mark.promise("command doctor")
 def test_doctor_reports_that_it_is_about_logs(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,6 +168,7 @@ def test_status_shows_a_position_that_was_damaged_as_it_is(
     assert f"position: {json.dumps(token)}" in capfd.readouterr().out
 
 
+@pytest.mark.promise("option publish--once")
 def test_status_of_a_source_that_cannot_be_asked_shows_the_rest(
     stream: Stream, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -214,6 +217,7 @@ def test_a_position_of_another_source_database_is_refused(tmp_path: Path) -> Non
             next(changed.steps({**own, "dbnode": "OTHER"}, once=True))
 
 
+@pytest.mark.promise("command top")
 def test_errors_and_top_know_a_followed_source(
     stream: Stream, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,6 +249,7 @@ def opened(config: Path, **flags: str) -> Any:
     return following_of(loaded, Counters(), Report())
 
 
+@pytest.mark.promise("option format.emit_keys")
 @pytest.mark.parametrize(
     ("source", "flags", "message"),
     [
@@ -305,6 +310,7 @@ def test_concurrency_counts_where_the_sink_can_do_it(tmp_path: Path) -> None:
     assert opened(config, publisher__concurrency="4", **http).options.concurrency == 4
 
 
+@pytest.mark.promise("option sink.timeout", "option sink.brokers")
 def test_a_timeout_that_kafka_cannot_keep_is_refused() -> None:
     kafka = {"sink.type": "kafka", "sink.brokers": "b:1"}
     with pytest.raises(
@@ -319,6 +325,7 @@ def test_a_timeout_that_kafka_cannot_keep_is_refused() -> None:
 # --- health ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("option source.type", "option source.poll_interval")
 def test_a_sign_of_life_is_due_by_the_interval_of_the_source() -> None:
     liveness = liveness_of(load(None, {}, {"source.type": "linter", "source.poll_interval": "100"}))
     assert (liveness.rest, liveness.timeout) == (100, 30 + 60)

@@ -90,6 +90,7 @@ class Server:
         )
 
 
+@pytest.mark.promise("source gbase")
 def test_a_session_is_followed_from_now_on_and_goes_on_where_it_was(
     stream: Stream, place: Path
 ) -> None:
@@ -218,6 +219,7 @@ def event_ids(changes: list[Change]) -> set[str]:
     }
 
 
+@pytest.mark.promise("option source.position_url", "source linter")
 def test_a_queue_is_followed_with_its_position_in_the_same_database(
     engine: sa.Engine, tmp_path: Path
 ) -> None:
@@ -245,6 +247,7 @@ def test_once_ends_after_the_last_row_though_a_transaction_is_longer_than_a_poll
     assert set(receiver.meanings) == event_ids(changes)
 
 
+@pytest.mark.promise("option linter.reader.destinations")
 def test_one_operation_for_several_destinations_gets_an_event_id_for_each(
     engine: sa.Engine, place: Path
 ) -> None:
@@ -259,6 +262,7 @@ def test_one_operation_for_several_destinations_gets_an_event_id_for_each(
     assert sum(":2" in name for name in receiver.meanings) * 2 == len(receiver.meanings)
 
 
+@pytest.mark.promise("option linter.reader.on_row_error")
 def test_a_row_that_no_codec_reads_is_passed_over_and_named(engine: sa.Engine) -> None:
     fill(engine, Workload(7, transactions=1, rolled_back=0, tables=("ITEM",)))
     with engine.begin() as connection:
@@ -371,6 +375,7 @@ def configure(directory: Path, **source: Any) -> Path:
     return path
 
 
+@pytest.mark.promise("option source.path", "option publish--dry-run")
 def test_the_command_publishes_a_stream(
     stream: Stream,
     tmp_path: Path,
@@ -420,6 +425,7 @@ def refuse(body: str, events: Any) -> Any:
     return Answer({events[0].event_id: EventResult(Level.FATAL, "no more")})
 
 
+@pytest.mark.promise("exit publish 3", "option sink.type", "option sink.function")
 def test_fatal_is_exit_code_3(
     stream: Stream,
     tmp_path: Path,

@@ -18,6 +18,7 @@ from eventlog.core.values.typed_values import moment_reader, value_reader
 from eventlog.errors import BadValue, ConfigError
 
 
+@pytest.mark.promise("type date 0", "type time 0", "type timestamp 0", "type timestamptz 0")
 @pytest.mark.parametrize(
     ("type_name", "text", "integer", "canonical", "java"),
     [

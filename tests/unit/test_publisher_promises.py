@@ -181,6 +181,7 @@ def check_end(fake: FakePublisher, receiver: Receiver, deleted: bool) -> None:
     assert fake.errors() == []
 
 
+@pytest.mark.promise("readme Each event is sent at least once")
 @pytest.mark.parametrize("examples", [12, pytest.param(600, marks=pytest.mark.night)])
 def test_whatever_is_sent_again_the_receiver_ends_with_what_is_in_the_tables(examples: int) -> None:
     @settings(max_examples=examples, deadline=None)
@@ -203,6 +204,7 @@ def test_whatever_is_sent_again_the_receiver_ends_with_what_is_in_the_tables(exa
     hold()
 
 
+@pytest.mark.promise("readme Nothing is lost")
 @pytest.mark.parametrize("examples", [8, pytest.param(600, marks=pytest.mark.night)])
 def test_whenever_the_publisher_is_killed_the_receiver_ends_with_what_is_in_the_tables(
     examples: int,

@@ -21,6 +21,7 @@ def sink(receive: Callable[[str, Sequence[Event]], object]) -> CallableSink:
     return CallableSink(receive, "hr:receive")  # type: ignore[arg-type]
 
 
+@pytest.mark.promise("sink python")
 def test_function_gets_the_document_and_its_events() -> None:
     called: list[tuple[str, Sequence[Event]]] = []
     receiver = sink(lambda text, events: called.append((text, events)))

@@ -130,6 +130,9 @@ def test_a_later_event_of_the_object_in_the_document_goes_out_again_under_a_new_
     assert set(fake.statuses().values()) == {"S"}
 
 
+@pytest.mark.promise(
+    "guarantee An event that the receiver may have applied before an earlier event of its object gets a new id",
+)
 @pytest.mark.parametrize("park", [True, False])
 def test_the_new_id_is_in_the_line_before_anything_else_is_sent(
     new_world: NewWorld, park: bool

@@ -133,6 +133,7 @@ def test_marks_are_written_in_between_only_when_the_interval_has_passed(
     assert seen == marked
 
 
+@pytest.mark.promise("guarantee The exceptions")
 def test_rows_that_make_no_event_are_marked_without_a_document(new_world: NewWorld) -> None:
     rows = [
         row(1, 2, column="fname", old="a", new="a"),
@@ -354,6 +355,9 @@ def test_a_row_that_comes_after_the_crash_makes_its_own_event(new_world: NewWorl
     assert receiver.state == {"idu=1,table=usr,schema=indirect": {"fname": {"d"}}}
 
 
+@pytest.mark.promise(
+    "guarantee Until an event is answered, its event-id stands for one set of rows",
+)
 def test_a_row_committed_late_into_a_recorded_range_is_no_part_of_it(new_world: NewWorld) -> None:
     fake = new_world(updates((1, "1", "a", "b"), (3, "1", "b", "c")))
     receiver = Receiver()

@@ -30,6 +30,7 @@ from eventlog.errors import BadValue, BadXmlChar, ConfigError
 # --- types
 
 
+@pytest.mark.promise("type other 0")
 @pytest.mark.parametrize(
     ("text", "kind", "bits"),
     [
@@ -263,6 +264,7 @@ def test_other_text_is_no_integer(type_name, text):
         key(type_name, text)
 
 
+@pytest.mark.promise("type integer 16", "type integer 32", "type integer 64")
 @given(st.sampled_from([8, 16, 32, 64]), st.integers(-(2**65), 2**65))
 @settings(deadline=None)
 def test_an_integer_is_good_if_and_only_if_it_is_in_range(bits, number):
@@ -275,6 +277,7 @@ def test_an_integer_is_good_if_and_only_if_it_is_in_range(bits, number):
             convert(str(number))
 
 
+@pytest.mark.promise("type exact 0")
 @pytest.mark.parametrize(
     ("text", "value", "normal"),
     [
@@ -344,6 +347,7 @@ def test_exact_numbers_keep_their_value(number):
     assert key("decimal", normal) == normal
 
 
+@pytest.mark.promise("type approximate 32", "type approximate 64")
 @pytest.mark.parametrize(
     ("type_name", "text", "expected"),
     [
@@ -437,6 +441,7 @@ def test_a_single_reads_back_the_same_with_at_most_nine_digits(number):
 # --- boolean, characters, binary
 
 
+@pytest.mark.promise("type boolean 0")
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [("true TRUE t T 1 yes Yes y on", "true"), ("false False f F 0 no N n off", "false")],
@@ -455,6 +460,7 @@ def test_other_text_is_no_boolean(text):
         key("boolean", text)
 
 
+@pytest.mark.promise("type fixed 0")
 def test_padding_is_trimmed_or_kept():
     assert written("char(8)", " ab      ") == " ab"
     assert written("char(8)", "ab  ", char_padding="keep") == "ab  "
@@ -469,12 +475,14 @@ def test_the_key_of_a_fixed_column_has_no_padding_and_of_a_variable_one_stays():
     assert key("varchar(5)", "AB   ") == "AB   "
 
 
+@pytest.mark.promise("type character 0")
 def test_characters_stay_as_they_are_and_are_not_copied():
     text = "Jürgen & <日本> \U0001f600 \u0085\ufffd \t\r\n e\u0301"
     for type_name in ("varchar(9)", "text", "clob", "json", "uuid", "interval"):
         assert written(type_name, text) is text
 
 
+@pytest.mark.promise("type binary 0")
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -528,6 +536,7 @@ def test_base64_is_taken_exactly_if_its_alphabet_and_padding_are_right(text):
             written("blob", text)
 
 
+@pytest.mark.promise("type uuid 0")
 def test_a_uuid_is_lower_case_in_keys_and_as_stored_in_values():
     text = "9F1C0D7E-0000-4000-8000-00000000000A"
     assert written("uuid", text) == text

@@ -136,6 +136,7 @@ LISTINGS = {
 }
 
 
+@pytest.mark.promise("format xds")
 @pytest.mark.parametrize(("event", "listing"), LISTINGS.values(), ids=LISTINGS)
 def test_event_is_written_as_the_listing(event: Event, listing: str) -> None:
     expected = re.sub(r">\s+<", "><", listing).replace(">A", f"><association>{USR}</association>")

@@ -172,6 +172,7 @@ def versions_in(frame: Any) -> list[Any]:
     return sorted(rows, key=lambda row: (row[3], row[0]))
 
 
+@pytest.mark.promise("spark as_of", "spark history")
 @pytest.mark.parametrize(
     ("made", "seed"),
     [

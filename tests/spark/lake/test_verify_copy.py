@@ -117,6 +117,7 @@ def change_silently(accounts: sa.Engine) -> None:
     )
 
 
+@pytest.mark.promise("spark verify")
 @pytest.mark.parametrize("copy_in", [delta_in, iceberg_in])
 def test_a_copy_equals_its_class_but_for_what_is_in_motion_and_what_no_trigger_saw(
     accounts: sa.Engine, tmp_path: Path, copy_in: Callable[[Path], Any]
@@ -268,6 +269,7 @@ def changed_often(accounts: sa.Engine, query: Query) -> None:
     query.follow()
 
 
+@pytest.mark.promise("spark verify_history")
 @pytest.mark.parametrize("copy_in", [delta_in, iceberg_in])
 def test_a_history_equals_its_class_but_for_what_is_in_motion_and_what_no_trigger_saw(
     accounts: sa.Engine, tmp_path: Path, copy_in: Callable[[Path], Any]

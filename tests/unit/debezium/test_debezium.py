@@ -97,6 +97,7 @@ def read(tmp_path: Path, *lines: Any, **options: Any) -> list[Change]:
 # --- ours, field by field against the documented examples -----------------------------------------
 
 
+@pytest.mark.promise("format debezium")
 def test_a_create_has_the_documented_form() -> None:
     (record,) = records(change(ChangeOp.INSERT, after=ANNE))
     assert record.topic == "PostgreSQL_server.public.customers"
@@ -189,6 +190,10 @@ def test_every_value_has_a_field_in_its_schema() -> None:
         compare(value["schema"], value["payload"])
 
 
+@pytest.mark.promise(
+    "option debezium.writer.schemas_enable",
+    "option debezium.writer.tombstones_on_delete",
+)
 def test_a_delete_contains_the_key_and_is_followed_by_a_tombstone() -> None:
     deleted, tombstone = records(change(ChangeOp.DELETE, before={"id": 1}), schemas_enable=False)
     value = json.loads(deleted.value or b"")
@@ -242,6 +247,7 @@ def test_an_update_without_its_row_is_refused(options: dict[str, Any]) -> None:
         plain(change(ChangeOp.UPDATE, **RENAMED), **options)
 
 
+@pytest.mark.promise("option debezium.writer.missing_columns")
 def test_a_placeholder_stands_for_what_is_not_known() -> None:
     value = plain(change(ChangeOp.UPDATE, **RENAMED), ANNE, missing_columns="placeholder")
     assert value["after"] == {
@@ -419,6 +425,7 @@ def test_a_decimal_comes_back_exactly(number: Decimal) -> None:
         assert field.decode(field.encode(number)) == number
 
 
+@pytest.mark.promise("code error-value_range")
 @pytest.mark.parametrize(
     ("type", "value", "said"),
     [

@@ -188,6 +188,7 @@ def read(
     return list(FORMAT.read(str(path), options, report)), report
 
 
+@pytest.mark.promise("code error-unreadable_value")
 def test_a_column_that_cannot_be_read_is_not_known_and_is_counted_and_named(tmp_path: Path) -> None:
     ((change,), report) = read(tmp_path, event(ROW), key={"id": 1})
     assert change.after == {"id": 1, "v": "kept"}
@@ -221,6 +222,7 @@ def test_a_column_that_cannot_be_read_in_one_image_is_known_in_the_other(tmp_pat
     assert report.counters == {"unreadable_value app.t.n": 1}
 
 
+@pytest.mark.promise("option debezium.reader.keys")
 @pytest.mark.parametrize(
     ("key", "options"),
     [({"n": -1}, {}), (None, {"keys": {"t": ["n"]}}), ({"n": "AQ=="}, {})],
@@ -271,6 +273,7 @@ def test_a_heartbeat_and_a_notification_are_counted_as_other_events(
     assert (changes, report.problems, dict(report.counters)) == ([], [], {"other_events": 1})
 
 
+@pytest.mark.promise("code error-unknown_operation")
 def test_a_row_without_an_operation_is_no_heartbeat(tmp_path: Path) -> None:
     _, report = read(tmp_path, {"id": 1, "ts_ms": 5})
     assert dict(report.counters) == {"unknown_operation": 1}

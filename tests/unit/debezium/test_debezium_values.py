@@ -245,6 +245,7 @@ def test_exact_numbers_go_from_any_mode_to_any_other(tmp_path: Path, mode: str, 
     assert (back.before, back.after, back.changed) == (one.before, row, {"price"})
 
 
+@pytest.mark.promise("option debezium.reader.decimal_handling_mode")
 @pytest.mark.parametrize("word", NOT_IN_PYTHON)
 def test_the_words_of_numeric_go_through_texts(tmp_path: Path, word: str) -> None:
     content = database(any="numeric")

@@ -83,6 +83,7 @@ def test_the_worked_example_is_an_update_pair() -> None:
     assert found.commit_time == AT
 
 
+@pytest.mark.promise("format gbase")
 @pytest.mark.parametrize("prefix", [1, 2])
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_what_is_written_reads_back(prefix: int, order: str) -> None:

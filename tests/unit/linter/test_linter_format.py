@@ -66,6 +66,7 @@ def comparable(changes: list[Change]) -> list[Change]:
     return [change._replace(position=None, transaction_id=None, changed=None) for change in changes]
 
 
+@pytest.mark.promise("format linter")
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_files_and_directories_are_written_and_read_back(suffix: str, tmp_path: Path) -> None:
     assert write(tmp_path / f"queue.{suffix}").written == len(CHANGES)

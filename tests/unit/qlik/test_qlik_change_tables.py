@@ -76,6 +76,7 @@ def written(
 # --- rows per operation ---------------------------------------------------------------------------
 
 
+@pytest.mark.promise("format qlik-change-table")
 def test_rows_of_each_operation() -> None:
     assert written(
         change(ChangeOp.INSERT, after=NUT),

@@ -34,6 +34,7 @@ def found(path: Path, report: Report | None = None, **options: Any) -> list[Chan
     return list(FORMAT.read(str(path), options, Report(strict=True) if report is None else report))
 
 
+@pytest.mark.promise("format qlik-messages")
 @pytest.mark.parametrize("encoding", ["json", "avro"])
 def test_a_file_holds_records_and_gives_the_changes_back(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "m.jsonl"
