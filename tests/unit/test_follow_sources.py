@@ -486,6 +486,7 @@ def test_a_position_has_one_url(tmp_path: Path) -> None:
         load(configure(tmp_path, position_url_file="url"), {})
 
 
+@pytest.mark.promise("option source.connect", "option source.capture")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -545,6 +546,7 @@ def test_a_captured_table_bears_the_label_that_the_reader_gives_it(tmp_path: Pat
     assert source.options.name_of(1) == ("a", "b")
 
 
+@pytest.mark.promise("option source.reader", "option source.url")
 def test_secrets_of_sources_are_not_shown(tmp_path: Path) -> None:
     from eventlog.config.effective import effective
 
@@ -562,6 +564,7 @@ def test_secrets_of_sources_are_not_shown(tmp_path: Path) -> None:
     assert "hush" not in repr(replace(config.source.options, position_url=None))
 
 
+@pytest.mark.promise("option source.catalog")
 def test_a_catalog_gives_keys_and_types(tmp_path: Path, stream: Stream) -> None:
     table = {"name": "item", "kind": "table", "columns": [{"name": "id", "type": "integer"},
              {"name": "name", "type": "varchar(20)"}], "primary_key": ["id"],

@@ -173,6 +173,7 @@ def test_kills_at_each_fourth_failure_do_not_stop_the_search_for_the_culprit(
     assert heard == wanted
 
 
+@pytest.mark.promise("option publisher.max_attempts")
 def test_attempts_go_on_after_a_restart_and_end_at_max_attempts(
     stream: Stream, place: Path
 ) -> None:
@@ -673,6 +674,7 @@ def test_one_run_tries_what_was_recorded_although_nothing_more_may_be_read(
     assert set(receiver.heard) >= adds(2, 3, 5)
 
 
+@pytest.mark.promise("option skip--reason")
 def test_skip_gives_up_all_events_that_it_names_or_none(
     stream: Stream, tmp_path: Path, place: Path
 ) -> None:
@@ -701,6 +703,7 @@ def rerecord(place: Path, before: str, after: str) -> None:
         position.save(position.load(), entries=changed)
 
 
+@pytest.mark.promise("option skip--parked", "option skip--dry-run")
 def test_skip_of_all_parked_events_takes_those_that_the_receiver_fails_for_and_none_in_doubt(
     stream: Stream, tmp_path: Path, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -744,6 +747,7 @@ def test_the_status_of_a_source_has_the_condition_that_objects_are_parked(
     assert parked() == []
 
 
+@pytest.mark.promise("command skip")
 def test_the_rounds_of_a_doubt_outlive_a_skip(stream: Stream, tmp_path: Path, place: Path) -> None:
     config = configure(tmp_path)
     stream.insert(1, 2, 3)
@@ -826,6 +830,7 @@ def test_explain_names_the_limit_of_attempts_of_an_event_that_waits_for_another_
     assert "limit 1: waits until another document is answered" in culprit["state"]
 
 
+@pytest.mark.promise("command explain", "option explain--key")
 def test_explain_of_a_source_speaks_to_people(
     stream: Stream, tmp_path: Path, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -295,6 +295,7 @@ FOLLOWED = [name for name in names(SOURCES) if not source_named(name).is_log]
 PUBLISHED = [name for name in names(FORMATS) if format_named(name).can("publish")]
 
 
+@pytest.mark.promise("option sink.bucket_url")
 @pytest.mark.parametrize(
     ("source", "format", "sink"),
     met(FOLLOWED, PUBLISHED, [name for name in names(SINKS) if name not in OF_SERVERS]),
@@ -444,6 +445,7 @@ def test_a_new_key_and_an_emptied_table_are_written_in_the_form_of_the_format_an
     assert all(len(document.event_ids) == 1 for document in emptied)  # it is in the air alone
 
 
+@pytest.mark.promise("option format.debezium.missing_columns")
 def test_types_come_from_the_source_also_where_a_value_is_null(
     tmp_path: Path, brokers: Cluster
 ) -> None:

@@ -188,6 +188,15 @@ class TestTags:
         export = export.replace(">indirect</sync-schema>", ">direct</sync-schema>")
         assert "publisher.post_poll_statements" not in taken(read_driver(export.encode()))
 
+    @pytest.mark.promise(
+        "option database.log_table",
+        "option database.tables",
+        "option publisher.profile",
+        "option publisher.time_of_day",
+        "option publisher.notify",
+        "option publisher.on_retry",
+        "option format.meta_identifiers",
+    )
     def test_the_file_is_an_eventlog_toml_of_profile_idm(self, tmp_path: Path) -> None:
         config = loaded(read_driver(TAGS.encode()), tmp_path)
         assert (
@@ -480,6 +489,7 @@ def test_whatever_the_texts_are_the_file_can_be_read(tag: str, value: str, name:
 
 
 class TestCommand:
+    @pytest.mark.promise("option init--from-driver")
     def test_it_writes_the_file_and_names_what_it_could_not_take_over(self, run: Run) -> None:
         Path("driver.xml").write_text(DEFINITIONS)
         code, out, err = run("init", "--from-driver", "driver.xml")

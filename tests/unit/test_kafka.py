@@ -204,6 +204,7 @@ def test_what_was_abandoned_is_fenced_by_what_is_sent_again(
 # The converter's format.
 
 
+@pytest.mark.promise("option format.qlik-messages.metadata_topic")
 def test_changes_go_to_topics_and_come_back(brokers: Cluster) -> None:
     for encoding in ("json", "avro"):
         report = Report()
@@ -247,6 +248,7 @@ def test_messages_without_their_metadata_are_waited_for_and_then_unknown(brokers
     assert list(FORMAT.read(url, {"metadata_topic": "about"}, Report())) == [UPDATE]
 
 
+@pytest.mark.promise("option qlik-messages.reader.properties")
 def test_a_message_that_kafka_refuses_is_an_error(brokers: Cluster) -> None:
     large = UPDATE._replace(after={**(UPDATE.after or {}), "name": "x" * 5000})
     options = {"columns": COLUMNS, "properties": {"message.max.bytes": 4000}, "metadata": "none"}

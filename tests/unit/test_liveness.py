@@ -241,6 +241,7 @@ def test_a_file_that_cannot_be_touched_any_more_does_not_stop_the_publisher(
 HTTP = {"sink.type": "http", "sink.url": "https://receiver/"}
 
 
+@pytest.mark.promise("option publisher.polling_interval", "option monitor.liveness_timeout")
 @pytest.mark.parametrize(
     ("settings", "rest", "timeout"),
     [
@@ -420,6 +421,7 @@ def test_a_fatal_answer_ends_the_file_with_the_publisher(
 # The command.
 
 
+@pytest.mark.promise("command health", "option publisher.health_file", "option health--file")
 def test_health_is_0_while_there_is_progress_and_1_when_there_is_none(
     run: Run, tmp_path: Path
 ) -> None:

@@ -78,6 +78,7 @@ def test_a_command_right_after_another_one_waits_for_its_session_to_end(
         assert command(run) == 0
 
 
+@pytest.mark.promise("exit publish 1")
 def test_a_log_that_is_published_is_refused_after_the_wait(
     shop: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,6 +181,7 @@ def test_a_header_is_ascii_without_line_breaks() -> None:
     assert header_text("usr,id=Ü 100%\n".encode()) == "usr,id=%C3%9C 100%25%0A"
 
 
+@pytest.mark.promise("option sink.amqp_url")
 @pytest.mark.parametrize("name", SINKS)
 def test_the_example_of_the_guide_is_a_whole_configuration(name: str) -> None:
     assert load({"sink": example(name)}, {}).sink.type == name
@@ -192,6 +193,7 @@ def test_each_target_has_at_most_200_words_in_the_guide() -> None:
     assert [title for title, count in words.items() if count > 200] == []
 
 
+@pytest.mark.promise("option sink.nats_url", "option sink.subject")
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
@@ -243,6 +245,7 @@ def test_wrong_settings_are_refused(name: str, settings: dict[str, Any], message
     assert "hush" not in str(caught.value)
 
 
+@pytest.mark.promise("option format.cloudevents.mode")
 @pytest.mark.parametrize("mode", ["binary", "batched"])
 @pytest.mark.parametrize("name", SINKS)
 def test_cloudevents_are_structured(name: str, mode: str) -> None:
@@ -259,6 +262,7 @@ def test_a_configuration_loads_no_client() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
+@pytest.mark.promise("option sink.credentials_file")
 def test_a_file_of_credentials_needs_a_package_that_the_extra_has_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -195,6 +195,7 @@ def test_init_lists_the_tables_that_it_leaves_out(shop: Path, run: Run) -> None:
 # --- formats --------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("option publish--format")
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
@@ -222,6 +223,7 @@ def test_a_file_that_holds_nothing_of_its_format_is_a_failure_of_decode(
     assert err.splitlines()[-1].startswith("eventlog: ")
 
 
+@pytest.mark.promise("command backlog run", "option several--master", "option backlog-run--out")
 @pytest.mark.parametrize(
     ("master", "answer"),
     [
@@ -246,6 +248,12 @@ def test_a_wrong_spark_master_is_refused_before_spark_starts(
 # --- a monitor ------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise(
+    "command tail",
+    "option top--url",
+    "option tail--url",
+    "code error-monitor_unavailable",
+)
 @pytest.mark.parametrize("command", ["top", "tail"])
 def test_a_monitor_that_does_not_answer_is_no_error_of_the_database(
     shop: Path, run: Run, command: str
@@ -269,6 +277,7 @@ def test_a_downgrade_in_a_script_names_what_it_removes(shop: Path, run: Run) -> 
     assert "now at base (nothing)" in out
 
 
+@pytest.mark.promise("command consumers reset", "option consumers-reset--start-from")
 def test_a_consumer_that_cannot_begin_there_is_refused_in_a_dry_run_too(
     shop: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,6 +343,7 @@ def test_the_guide_of_spark_names_arrays_among_the_types_that_become_text() -> N
     assert "an array (`{a,NULL}`, as the database writes it) are text" in guide
 
 
+@pytest.mark.promise("option source.consumer")
 def test_the_guide_of_consumers_shows_how_they_run_in_kubernetes(tmp_path: Path) -> None:
     guide = " ".join((GUIDES / "consumers.md").read_text(encoding="utf-8").split())
     (sentence,) = (one for one in guide.split(". ") if "In Kubernetes each consumer" in one)

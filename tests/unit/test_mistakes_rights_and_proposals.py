@@ -105,6 +105,7 @@ def test_rows_without_an_error_row_are_listed(run: Run, log: Log) -> None:
     assert group["commands"] == ["eventlog requeue --status E --ids 1-2"]
 
 
+@pytest.mark.promise("option skip--refused")
 def test_every_proposed_command_is_accepted(run: Run, log: Log, database: sa.Engine) -> None:
     """A row whose object has gone on is proposed as a resync, or as a search for deletions."""
     execute(database, "INSERT INTO hr.usr VALUES (1, 'a', 'b'), (2, 'c', 'd')")
@@ -154,12 +155,14 @@ def test_reasons_without_end_are_one_group(run: Run, log: Log, database: sa.Engi
     assert (group["rows"], group["commands"]) == (20, ["eventlog requeue --status E --ids 1-20"])
 
 
+@pytest.mark.promise("command resync", "option resync--key")
 def test_a_wrong_key_is_answered_with_what_the_class_expects(run: Run) -> None:
     assert "the key is idu" in run("resync", "usr", "--key", "foo=1")[2]
     told = run("resync", "usr", "--key", "idu=two")[2]
     assert "bad_value at offset 4 of table_key 'idu=two': idu: 'two' " in told
 
 
+@pytest.mark.promise("option requeue--ids")
 def test_requeue_of_rows_with_another_status_names_the_option(run: Run, log: Log) -> None:
     log((1, "S", "idu=1"), (2, "S", "idu=2"))
     code, out, err = run("requeue", "--ids", "1-2", "--dry-run")
@@ -198,6 +201,7 @@ def test_refused_rows_that_were_skipped_are_no_alarm_and_can_still_be_sent(
     assert "skipped: given up by hand" in run("explain", str(second["example"]))[1]
 
 
+@pytest.mark.promise("option skip--ids")
 def test_only_some_refused_rows_are_skipped(run: Run, log: Log) -> None:
     log((1, "E", "idu=1"), (2, "E", "idu=2"), (3, "E", "idu=3"))
     assert "2 refused rows skipped" in run("skip", "--refused", "--ids", "1-2", "--reason", "x")[1]
@@ -248,6 +252,7 @@ def test_several_events_are_given_up_and_skip_names_what_sends_them_later(
     assert run("resync", "usr", "--key", "idu=1", "--key", "idu=3")[0] == 0
 
 
+@pytest.mark.promise("option skip--class")
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -366,6 +371,7 @@ def test_a_resync_without_the_right_to_settle_refusals_ends_with_one_warning(
     execute(database, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
+@pytest.mark.promise("code finding-rights_publish")
 def test_doctor_names_the_grants_and_then_the_sentence(run: Run, poor: str) -> None:
     found = json.loads(run("doctor", "--json")[1])["findings"]
     (rights,) = [one for one in found if one["code"] == "rights_publish"]
@@ -374,6 +380,7 @@ def test_doctor_names_the_grants_and_then_the_sentence(run: Run, poor: str) -> N
     )
 
 
+@pytest.mark.promise("command grants")
 def test_grants_for_a_role_that_does_not_exist_are_printed_with_a_remark(
     run: Run, poor: str, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,6 +403,7 @@ def test_init_warns_that_the_file_has_the_url_of_the_user_that_ran_it(
     assert "`eventlog grants ROLE` prints its rights" in err
 
 
+@pytest.mark.promise("option grants--purpose")
 def test_what_the_sentence_names_prints_what_is_missing(
     run: Run, poor: str, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -431,6 +439,7 @@ def test_the_owner_can_run_each_grants_that_is_printed(
         assert (code, "GRANT" in out) == (0, True), err
 
 
+@pytest.mark.promise("code finding-rights_resync")
 def test_doctor_reports_that_a_publisher_does_not_see_due_resyncs(
     run: Run, poor: str, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -476,6 +485,7 @@ def test_a_misspelled_name_gets_the_nearest_one_and_no_unrelated_one(
 # --- doctor ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("option sink.directory")
 def test_doctor_tries_to_write_where_the_directory_will_be(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("--set", "sink.directory=/proc/x/y", "doctor", "--receiver")
     assert (code, "/proc" in out) == (ExitCode.NO, True)
@@ -490,6 +500,7 @@ def test_doctor_proposes_to_try_the_receiver_where_there_is_one(run: Run) -> Non
     assert "doctor --receiver" not in run("--set", "sink.type=stdout", "doctor")[1]
 
 
+@pytest.mark.promise("option database.record_id_sequence", "code finding-log_table")
 def test_a_wrong_sequence_is_not_answered_with_an_upgrade(run: Run) -> None:
     out = run("--set", "database.record_id_sequence=nowhere", "doctor", "--json")[1]
     (found,) = [one for one in json.loads(out)["findings"] if one["code"] == "log_table"]

@@ -151,6 +151,7 @@ def test_an_address_that_is_taken_is_warned_of_and_the_work_goes_on(
     assert f"cannot listen on monitor.listen = {listen}: Address already in use" in caplog.text
 
 
+@pytest.mark.promise("option monitor.allowed_hosts")
 @pytest.mark.parametrize(("hosts", "warnings"), [((), 1), (("monitor.example",), 0)])
 def test_a_monitor_on_every_address_logs_at_its_start_whom_it_refuses(
     activity: Activity, caplog: pytest.LogCaptureFixture, hosts: tuple[str, ...], warnings: int
@@ -160,6 +161,7 @@ def test_a_monitor_on_every_address_logs_at_its_start_whom_it_refuses(
     assert caplog.text.count("monitor.allowed_hosts") == warnings
 
 
+@pytest.mark.promise("option monitor.token")
 def test_if_there_is_a_token_only_the_two_words_of_health_are_served_without_it(
     activity: Activity,
 ) -> None:
@@ -231,6 +233,7 @@ def test_a_question_is_taken_from_the_path_and_not_from_the_host_header(activity
         assert ask("/errors.json", Authorization="Bearer secret")[0] == 200
 
 
+@pytest.mark.promise("option monitor.show_values")
 def test_health_with_values_is_answered_only_to_known_hosts(activity: Activity) -> None:
     activity.connected(again=False)
     foreign = {"Host": "rebound.example.org"}

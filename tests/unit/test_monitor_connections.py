@@ -197,6 +197,7 @@ def test_a_client_that_never_reads_its_answers_loses_its_connection() -> None:
         assert probe(address) == 200
 
 
+@pytest.mark.promise("option monitor.certificate", "option monitor.private_key")
 def test_a_tls_probe_is_served_despite_silent_sockets(tmp_path: Path) -> None:
     authority = trustme.CA()
     own = authority.issue_cert("localhost")

@@ -159,6 +159,7 @@ def test_a_parameter_of_the_driver_is_refused_with_the_option(file: File, tag: s
         file(f'[publisher]\n"{tag}" = 1\n')
 
 
+@pytest.mark.promise("option publisher.publisher_disabled")
 @pytest.mark.parametrize("word", ['"1"', '"yes"', '"TRUE"', '"Yes"', "1", "true"])
 def test_true_is_written_in_many_ways(file: File, word: str) -> None:
     assert file(f"[publisher]\npublisher_disabled = {word}\n").publisher.publisher_disabled is True
@@ -220,6 +221,7 @@ def test_whose_rows_are_loopback(file: File, lines: str, loopback_user: str | No
     assert options.driver_user == loopback_user
 
 
+@pytest.mark.promise("option publisher.event_time_zone")
 def test_what_the_cycle_is_given(file: File) -> None:
     options = publisher_options(
         file(

@@ -247,7 +247,6 @@ def test_a_copy_with_a_filter_has_what_matches_while_its_query_runs(
     assert verify(config, "acct", delta(tmp_path / "acct")).result == "equal"
 
 
-@pytest.mark.promise("spark iceberg")
 @pytest.mark.night
 def test_an_iceberg_table_follows_the_table_too(
     spark: SparkSession, database: sa.Engine, tmp_path: Path

@@ -315,6 +315,7 @@ def test_a_row_is_whole_also_where_the_key_has_another_type_than_before(
     assert (said["id"], said[A], said[PAY]) == (dt.datetime(2026, 1, 2), "x", 2)
 
 
+@pytest.mark.promise("spark iceberg")
 def test_a_driver_that_ends_between_making_an_iceberg_table_and_its_first_commit_begins_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,6 +122,7 @@ def test_sequences_rise_through_pages_and_logs() -> None:
     )
 
 
+@pytest.mark.promise("option gbase.reader.restart")
 def test_a_long_transaction_is_read_whole_after_a_restart() -> None:
     server = new_server()
     first_session = open_session(server)
@@ -283,6 +284,7 @@ def test_transaction_ids_are_used_again() -> None:
     assert (first.tx, second.tx, server.begin().tx) == (1, 2, 1)
 
 
+@pytest.mark.promise("option gbase.reader.keys")
 def test_updates_that_change_nothing_are_written() -> None:
     changes = read(iter([play("update_pair")]), keys={"t1": ["c1"]})
     assert [change.changed for change in changes] == [frozenset({"c2"}), frozenset(), None]

@@ -47,6 +47,7 @@ def test_every_type_reads_back_in_both_size_orders_and_prefixes(prefix: int, ord
         assert write(found) == (sizes, payload)
 
 
+@pytest.mark.promise("code error-row_length")
 @pytest.mark.parametrize(
     ("sizes", "payload", "error", "column"),
     [
@@ -97,6 +98,7 @@ def test_a_size_array_that_fits_in_both_orders_goes_by_what_the_stream_showed() 
         assert [len(v or "") for v in found.values()] == [253, 65533]
 
 
+@pytest.mark.promise("option gbase.reader.size_order")
 def test_explicit_size_order_is_not_guessed() -> None:
     slot = bytes.fromhex("000141")
     assert decoded(layout_of("v varchar(9)", size_order="big"), slot, (3,), "big") == {"v": "A"}
@@ -122,6 +124,7 @@ def test_columns_are_split(text: str, columns: list[tuple[str, str]]) -> None:
     parse_columns(text)
 
 
+@pytest.mark.promise("code error-unknown_type")
 @pytest.mark.parametrize(
     "spelled",
     ["text", "byte", "set(integer not "
@@ -138,6 +141,7 @@ def test_unknown_type_names_its_column(spelled: str) -> None:
         parse_columns(f"c {spelled}")
 
 
+@pytest.mark.promise("code error-schema_mismatch")
 def test_counts_that_disagree_and_names_that_come_twice_are_refused() -> None:
     layouts = Layouts(ReadOptions(), Counter())
     with refused("schema_mismatch", match="counts 2 fixed"):

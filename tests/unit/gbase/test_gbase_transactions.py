@@ -268,6 +268,7 @@ def test_rolled_back_and_unfinished_work_gives_nothing() -> None:
         reader.finish()
 
 
+@pytest.mark.promise("option gbase.reader.labels")
 def test_truncate_is_undone_by_a_rollback_and_needs_no_description() -> None:
     undone = (
         begin(1, 1)
@@ -285,6 +286,7 @@ def test_an_id_is_used_again_and_a_begin_may_be_replayed() -> None:
     assert [change.transaction_id for change in changes] == [f"{BASE + 1:032X}", f"{BASE + 4:032X}"]
 
 
+@pytest.mark.promise("option gbase.reader.duplicate_begin", "code error-duplicate_begin")
 def test_another_begin_of_an_open_id_is_refused_or_replaces() -> None:
     data = begin(1, 1) + row(INSERT, 2) + begin(3, 1) + row(INSERT, 4) + commit(5, 1)
     with refused("duplicate_begin", match="000b00000019"):
@@ -293,6 +295,7 @@ def test_another_begin_of_an_open_id_is_refused_or_replaces() -> None:
     assert [change.after for change in changes] == [{"c": 4}]
 
 
+@pytest.mark.promise("option gbase.reader.orphans", "code error-orphan_record")
 @pytest.mark.parametrize(
     "orphan",
     [row(INSERT, 1), discard(1), records.control(records.TRUNCATE, BASE, 1, 1)],
@@ -324,6 +327,7 @@ def test_the_end_of_a_transaction_that_never_began_is_skipped_and_counted(
     assert reader.token == (None, None)
 
 
+@pytest.mark.promise("option gbase.reader.empty_transactions")
 def test_empty_transactions_are_seen_as_transactions_only() -> None:
     data = SCHEM + begin(1, 1) + commit(2, 1)
     assert list(StreamReader(ReadOptions()).transactions(data)) == []
@@ -333,6 +337,7 @@ def test_empty_transactions_are_seen_as_transactions_only() -> None:
     assert read(begin(1, 1) + commit(2, 1), empty_transactions=True)[0] == []
 
 
+@pytest.mark.promise("code error-schema_missing")
 def test_a_row_that_nothing_describes_is_refused() -> None:
     with refused("schema_missing", match="label 3"):
         read(begin(1, 1) + row(INSERT, 2, label=3))

@@ -223,6 +223,12 @@ def test_common_decimals_are_read_as_all_others(
         assert _outcome(lambda: decimal_reader(precision, scale)(raw)) == _outcome(one_by_one)
 
 
+@pytest.mark.promise(
+    "option gbase.reader.decimal_no_scale",
+    "option gbase.reader.charset_errors",
+    "option gbase.reader.char_trim",
+    "option gbase.reader.varchar_prefix",
+)
 def test_options_shape_values() -> None:
     assert read("char(4)", "41202020", char_trim=False) == "A   "
     assert read("decimal(4)", "C15000", decimal_no_scale="zero") == Decimal(80)

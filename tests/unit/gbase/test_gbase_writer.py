@@ -83,7 +83,7 @@ def test_the_worked_example_is_an_update_pair() -> None:
     assert found.commit_time == AT
 
 
-@pytest.mark.promise("format gbase")
+@pytest.mark.promise("option gbase.writer.varchar_prefix", "format gbase")
 @pytest.mark.parametrize("prefix", [1, 2])
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_what_is_written_reads_back(prefix: int, order: str) -> None:
@@ -194,6 +194,7 @@ def test_what_is_passed_over_is_counted_and_the_rest_of_its_transaction_written(
     assert report.counters == {"value_range app.item.id": 2, "schema_missing": 1}
 
 
+@pytest.mark.promise("option gbase.writer.complete")
 def test_missing_columns_are_completed_or_refused() -> None:
     part = change(
         ChangeOp.UPDATE, key=(("id", 7),), before={"price": Decimal(1)}, after={"price": Decimal(2)}
@@ -261,6 +262,7 @@ def test_a_refreshed_row_is_an_insert_and_a_truncate_itself() -> None:
     assert [one.op for one in read(data)] == [ChangeOp.INSERT, ChangeOp.TRUNCATE]
 
 
+@pytest.mark.promise("option gbase.writer.user_ids")
 @pytest.mark.parametrize(
     ("user", "expected", "counted"),
     [
@@ -320,6 +322,7 @@ def test_labels_are_those_given_and_numbers_that_are_free() -> None:
     assert [one.table for one in reader.feed(data)] == ["label_2", "label_1", "label_3"]
 
 
+@pytest.mark.promise("option gbase.writer.catalog")
 def test_columns_come_from_a_catalog() -> None:
     catalog = {
         "dialect": "postgresql",

@@ -30,6 +30,7 @@ from eventlog.linter.dispatch_tables import (
 )
 
 
+@pytest.mark.promise("code error-bad_oper_date")
 @pytest.mark.parametrize(
     "value", [b"12345", b"1234567", "00000000000", "00000000000g", "00 00000 000", "", None, 5]
 )
@@ -101,6 +102,7 @@ def test_data_is_bytes_or_hex_digits(value: Any, data: bytes) -> None:
     assert data_bytes(value) == data
 
 
+@pytest.mark.promise("code error-bad_column_value")
 @pytest.mark.parametrize("value", ["0", "zz", 5, ["00"]])
 def test_data_of_another_kind_is_refused(value: Any) -> None:
     with refused("bad_column_value"):

@@ -66,7 +66,7 @@ def comparable(changes: list[Change]) -> list[Change]:
     return [change._replace(position=None, transaction_id=None, changed=None) for change in changes]
 
 
-@pytest.mark.promise("format linter")
+@pytest.mark.promise("option linter.writer.files", "format linter")
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_files_and_directories_are_written_and_read_back(suffix: str, tmp_path: Path) -> None:
     assert write(tmp_path / f"queue.{suffix}").written == len(CHANGES)
@@ -92,6 +92,7 @@ def test_exports_of_one_queue_in_several_files_are_one_input(tmp_path: Path) -> 
     assert read(tmp_path / "all") == whole
 
 
+@pytest.mark.promise("option linter.reader.dispatch_attrs")
 def test_what_is_open_at_the_end_of_an_export_is_dropped_and_counted(tmp_path: Path) -> None:
     rows = [
         row for step in emulate(Workload(5, transactions=40, unfinished=True)) for row in step.rows
@@ -105,6 +106,7 @@ def test_what_is_open_at_the_end_of_an_export_is_dropped_and_counted(tmp_path: P
     assert report.counters["open_transactions"] > 0
 
 
+@pytest.mark.promise("option linter.reader.attrs")
 def test_attrs_are_taken_from_the_file_next_to_the_queue_from_another_or_from_the_option(
     tmp_path: Path,
 ) -> None:

@@ -55,6 +55,7 @@ CODES = [
 ]
 
 
+@pytest.mark.promise("option linter.reader.typ_table")
 @pytest.mark.parametrize("table", ["fields", "prose"])
 @pytest.mark.parametrize(("typ", "len1", "len2", "fields", "prose"), CODES)
 def test_code_and_lengths(
@@ -95,6 +96,7 @@ def rows_of(*shapes: tuple[int, int, int, int, bytes]) -> list[DispatchRow]:
 FULL = bytes(range(250)) * 14  # 3500 bytes, cut to 3400 below
 
 
+@pytest.mark.promise("code error-missing_part")
 @pytest.mark.parametrize(
     ("rows", "error"),
     [
@@ -161,6 +163,7 @@ def test_what_is_rolled_back_raises_nothing(bad: DispatchRow) -> None:
     assert len(read(bad, rollback(200), row(2, 300, b"a"), commit(400))) == 1
 
 
+@pytest.mark.promise("code error-typ_contradiction")
 def test_an_empty_four_is_judged_at_the_end_of_its_transaction(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -184,6 +187,7 @@ def test_operations_dropped_at_the_end_are_not_checked() -> None:
     assert read(row(2, 100, b"a", len1=5), row(2, 150, b"a")) == []
 
 
+@pytest.mark.promise("option linter.reader.order_by")
 def test_a_row_with_another_address_ends_an_operation() -> None:
     with refused("missing_part", match="part 0 is missing"):
         read(

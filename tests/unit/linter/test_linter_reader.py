@@ -72,6 +72,7 @@ def test_transactions_of_two_databases_are_distinguished() -> None:
     assert addresses(read(*rows)) == [1]
 
 
+@pytest.mark.promise("option linter.reader.dbnode")
 def test_dbnode_limits_the_reader_to_one_database() -> None:
     rows = [of(1), of(2, dbnode="OTHER"), commit(3), commit(4, dbnode="OTHER")]
     assert addresses(read(*rows, dbnode="OTHER")) == [2]
@@ -82,6 +83,7 @@ def test_oper_date_orders_where_file_numbers_wrap() -> None:
     assert addresses(read(*wrapped, order_by="oper_date")) == [0xFFFFFFFF00000000, 5]
 
 
+@pytest.mark.promise("option linter.reader.order_tolerance")
 def test_late_dates_are_counted_and_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     rows = [
         of(1, oper_date=LATER),
@@ -210,12 +212,14 @@ def test_transactions_up_to_the_token_are_skipped_in_the_order_in_force() -> Non
     ) == [1]
 
 
+@pytest.mark.promise("option linter.reader.restart")
 def test_an_operation_before_the_token_is_returned_with_a_commit_after_it() -> None:
     assert addresses(
         read(of(1), of(3, 2), commit(4, transact_id=2), commit(5), restart="0000000000000004")
     ) == [1]
 
 
+@pytest.mark.promise("code error-several_nodes")
 def test_a_token_does_not_go_with_several_databases() -> None:
     rows = [of(1), commit(2), of(1, dbnode="OTHER"), commit(3, dbnode="OTHER")]
     assert len(read(*rows)) == 2
@@ -259,11 +263,13 @@ def test_all_gives_a_change_for_each_in_byte_order() -> None:
     ]
 
 
+@pytest.mark.promise("code error-destinations_differ")
 def test_parts_that_differ_between_destinations_are_an_error_of_first() -> None:
     with refused("destinations_differ", match=r"Z\.APP\.T differ from the data for A\.APP\.T2"):
         read(*sent(b"a", b"b"))
 
 
+@pytest.mark.promise("option linter.reader.destination")
 @pytest.mark.parametrize(
     ("wanted", "tables"),
     [
@@ -320,6 +326,7 @@ def test_what_is_not_known_of_a_row_is_left_out() -> None:
     assert not {"channel", "row_id"} & change.extras.keys()
 
 
+@pytest.mark.promise("option linter.reader.tables")
 @pytest.mark.parametrize(
     ("name", "schema", "table"),
     [("app.item", "app", "item"), ("item", None, "item"), ("a.b.c", "a", "b.c")],
@@ -347,6 +354,7 @@ def test_clear_blob_is_an_update_of_its_column() -> None:
         read(clear._replace(blobatr=99), commit(2), **EMULATOR)
 
 
+@pytest.mark.promise("option linter.reader.blob_operations")
 def test_blob_operations_are_counted_or_refused() -> None:
     rows = [row(7, 1, b"x"), of(2), row(8, 3, b"x"), commit(4)]
     (change,) = read(*rows)
@@ -386,6 +394,7 @@ class FixedCodec:
         return b""
 
 
+@pytest.mark.promise("option linter.reader.codec")
 def test_a_codec_of_the_users_own() -> None:
     (change,) = read(of(1), commit(2), codec=FixedCodec())
     assert (change.key, change.after) == ((("ID", 97),), {"ID": 97, "WORD": -1})

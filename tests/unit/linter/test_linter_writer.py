@@ -141,6 +141,7 @@ def test_transaction_ids_keep_their_low_64_bits_where_those_are_unique() -> None
     assert len(set(numbers)) == len(ids)
 
 
+@pytest.mark.promise("option linter.reader.time_zone")
 def test_commit_time_is_oper_date_in_the_zone_of_the_server() -> None:
     moment = datetime(2025, 3, 23, 7, 57, 52, 250_000, tzinfo=UTC)
     rows = written(item(ChangeOp.INSERT, commit_time=moment), time_zone="Europe/Moscow")
@@ -154,6 +155,7 @@ def test_an_update_that_changes_nothing_is_written() -> None:
     assert kinds(written(item(ChangeOp.UPDATE, after=ITEM_ROW, changed=frozenset()))) == [3, 4]
 
 
+@pytest.mark.promise("option linter.writer.destinations")
 def test_destinations_take_owner_and_table_of_the_change_unless_named() -> None:
     rows = written(
         item(ChangeOp.INSERT), destinations=[("S", None, None), ("T", "O", "X"), ("S", None, None)]
@@ -166,6 +168,7 @@ def test_destinations_take_owner_and_table_of_the_change_unless_named() -> None:
     assert rows[0].syslog_addr == rows[1].syslog_addr
 
 
+@pytest.mark.promise("option linter.writer.dbnode")
 @pytest.mark.parametrize(
     "options", [{"destinations": [("SERVER789", None, None)]}, {"dbnode": "NÖDENAME"}]
 )
@@ -183,6 +186,7 @@ def test_the_log_goes_on_in_the_next_file() -> None:
 # --- truncate -------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("option linter.writer.truncate")
 def test_truncate_is_refused_or_written_as_deletes_of_the_known_rows() -> None:
     truncate = item(ChangeOp.TRUNCATE)
     with pytest.raises(NotExpressible, match="truncate = deletes"):
@@ -208,6 +212,7 @@ def test_a_truncate_that_is_not_counted_is_of_the_transaction_before_it() -> Non
     assert kinds(writer(truncate="deletes").rows(changes)) == [2, 1, 4, 2, 4]
 
 
+@pytest.mark.promise("code error-row_encode")
 def test_what_cannot_be_written_is_passed_over_and_counted_or_stops() -> None:
     good = item(ChangeOp.INSERT, transaction_id="A")
     long = item(ChangeOp.INSERT, transaction_id="A", after={**ITEM_ROW, "NAME": "x" * 21})
@@ -243,6 +248,7 @@ def test_a_row_that_is_not_whole_is_refused_naming_key_and_columns() -> None:
         written(item(ChangeOp.INSERT, after={"NAME": "a"}), complete=lambda *_: {"ID": 1})
 
 
+@pytest.mark.promise("option linter.writer.complete")
 def test_complete_fills_rows_before_and_after() -> None:
     asked = []
 
@@ -412,6 +418,7 @@ CATALOG = {
 }  # fmt: skip
 
 
+@pytest.mark.promise("option linter.reader.catalog")
 @pytest.mark.parametrize("catalog", [CATALOG, database_from_json(CATALOG)])
 def test_tables_of_the_catalog_are_described(catalog: Any) -> None:
     made = writer(tables={}, dispatch_attrs={}, catalog=catalog)
@@ -445,6 +452,7 @@ def test_a_table_is_found_without_its_schema_where_its_name_is_unique() -> None:
         written(item(ChangeOp.INSERT)._replace(schema="OTHER"))
 
 
+@pytest.mark.promise("option linter.writer.codec")
 @pytest.mark.parametrize(
     "options",
     [
