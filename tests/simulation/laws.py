@@ -16,6 +16,7 @@ from unittest.mock import patch
 from application import OWN_USER
 from entries import Request, events_of_entry, rows_in_flight
 
+from eventlog.publisher.ledger.ledger import StatusLedger
 from eventlog.publisher.send import cycle
 from eventlog.sql.log import requeue
 from eventlog.sql.port.log_operations import Window
@@ -60,6 +61,7 @@ def _told(numbers: Iterable[int]) -> str:
 def judging(world: World) -> Iterator[None]:
     """Check each window and each judgement of ``requeue`` while the block runs."""
     read_window, judge_all = cycle.read_window, requeue.judge_all
+    write_marks = StatusLedger.write
 
     def window(context: Any, first: Any, last: Any, in_flight: Any, *given: Any) -> Any:
         found = read_window(context, first, last, in_flight, *given)
@@ -73,11 +75,27 @@ def judging(world: World) -> Iterator[None]:
             audit_resent(world, log, plan, own_user or "", is_loopback=own_user is None)
         return plan
 
+    def write(ledger: Any, *given: Any, **how: Any) -> Any:
+        result = write_marks(ledger, *given, **how)
+        if how.get("deletes"):
+            audit_highest(world, ledger.log)
+        return result
+
     with (
+        patch.object(StatusLedger, "write", write),
         patch.object(cycle, "read_window", window),
         patch.object(requeue, "judge_all", judged),
     ):
         yield
+
+
+def audit_highest(world: World, log: Any) -> None:
+    """Check that the log notes the highest row that was removed, as soon as one is."""
+    sql = "SELECT coalesce(max(removed), 0), (SELECT coalesce(max(record_id), 0) FROM removed_rows) FROM eventlog_epoch"
+    ((noted, removed),) = log.connection.exec_driver_sql(sql).fetchall()
+    world.auditor.checks += 1
+    if noted < removed:
+        world.fail(f"row {removed} is removed, and the log notes {noted} as the highest")
 
 
 # --- groups ---------------------------------------------------------------------------------------

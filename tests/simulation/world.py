@@ -588,11 +588,13 @@ class World:
         self._give_up_if_failed()
 
     def _drop_forgotten_consumers(self) -> None:
-        """Drop the consumers that nobody runs: a copy that was put back has brought them again."""
+        """Drop the consumers that nobody runs: a copy that was put back has brought them again, or
+        they have protected the rows of a verification that was killed.
+        """
         for (name,) in self.application.session.execute(
             "SELECT name FROM eventlog_consumer"
         ).fetchall():
-            if name.startswith("cons") and name not in self.receivers:
+            if name.startswith(("cons", "verify-")) and name not in self.receivers:
                 self._do("consumers", "drop", name)
 
     def _ends_with(self, what: str) -> bool:
