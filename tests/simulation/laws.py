@@ -16,6 +16,7 @@ from unittest.mock import patch
 from application import OWN_USER
 from entries import Request, events_of_entry, rows_in_flight
 
+from eventlog.publisher.feeds import queue
 from eventlog.publisher.ledger.ledger import StatusLedger
 from eventlog.publisher.send import cycle
 from eventlog.sql.log import requeue
@@ -60,7 +61,7 @@ def _told(numbers: Iterable[int]) -> str:
 @contextmanager
 def judging(world: World) -> Iterator[None]:
     """Check each window and each judgement of ``requeue`` while the block runs."""
-    read_window, judge_all = cycle.read_window, requeue.judge_all
+    read_window, judge_all = queue.read_window, requeue.judge_all
     write_marks = StatusLedger.write
 
     def window(context: Any, first: Any, last: Any, in_flight: Any, *given: Any) -> Any:
