@@ -495,7 +495,7 @@ def test_a_refused_letter_changes_nothing_about_its_row(log: Log, run: Run) -> N
     assert any("dead letter 1/1 was refused" in note for note in explained.notes)
 
 
-def test_each_of_the_two_sinks_gets_a_token_of_its_own_client(
+def test_each_of_the_two_sinks_gets_the_token_of_its_client(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("FIRST", "SECOND"):

@@ -221,7 +221,7 @@ class Auditor:
 
     def records(self, consumer: str, events: Iterable[Any]) -> None:
         """Check events that a reader records for the first time: a number that they have is that of
-        its own error rows (docs/spec/event-log.md 7.4), or the next one, of an event that was
+        the reader's error rows (docs/spec/event-log.md 7.4), or the next one, of an event that was
         skipped while its entry was there.
         """
         for event in events:
@@ -237,7 +237,7 @@ class Auditor:
                 if not own or number > own + 1:
                     self._world.fail(
                         f"{consumer or 'the publisher'} records {event.sent_id}, and the greatest "
-                        f"number of its own error rows is {own}"
+                        f"number of that reader's error rows is {own}"
                     )
 
     def _next_sending(self, consumer: str, meaning: str) -> int:
@@ -518,7 +518,7 @@ class Auditor:
                 self._outdated.add((receiver, key))
             elif row < newest:
                 self._world.fail(
-                    f"{receiver}: {event_id} of {key} brings row {row} ({column}) behind row {newest}"
+                    f"{receiver}: {event_id} of {key} brings row {row} ({column}) after row {newest}"
                 )
         if (_consumer(receiver), event_id) in self._skipped_ids:
             return  # while it was in the air: its rows may come again one after the other

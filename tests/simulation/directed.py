@@ -356,7 +356,7 @@ def explain_in_flight(world: World, chance: Random) -> None:
         return
     world.application.burst_of(3)
     explain(world, chance, None if name == "publisher" else name)
-    world.stats["a row that is explained beside one in flight"] += 1
+    world.stats["a row that is explained with one in flight"] += 1
     _mood(world, name, chance)
 
 

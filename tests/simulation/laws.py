@@ -166,7 +166,7 @@ def _is_undone(context: Any, record_id: int) -> bool:
 
 
 def audit_resent(world: World, log: Any, plan: Any, own_user: str, *, is_loopback: bool) -> None:
-    """Check that ``requeue`` neither copies a row behind a newer one of its object, nor sets one back
+    """Check that ``requeue`` neither copies a row after a newer one of its object, nor sets one back
     to N before which a newer one was sent, or waits without ever being sent
     (docs/spec/event-log.md 11).
     """
@@ -254,7 +254,7 @@ def audit_explanation(world: World, told: Mapping[str, Any], consumer: str) -> N
     known = _Known(world, consumer)
     expected = known.causes(row)
     if expected and cause not in expected:
-        world.fail(f"explain says of row {row.record_id} {state!r}, and it is {sorted(expected)}")
+        world.fail(f"row {row.record_id} is {state!r} for explain, and {sorted(expected)} in truth")
     members = {one["record_id"] for one in told["members"]}
     claimed = {one for one in members if one <= known.claimed_to}
     if told["source"] == "queue" and claimed and claimed != members:
@@ -278,7 +278,7 @@ def audit_explanation(world: World, told: Mapping[str, Any], consumer: str) -> N
 
 
 def telling_rows(world: World) -> list[str]:
-    """Return rows of which there is something to explain, one of a kind: in flight, behind one in
+    """Return rows of which there is something to explain, one for each cause: in flight, after one in
     flight, refused, by the publisher's own user.
     """
     ask = world.application.session.execute

@@ -281,7 +281,7 @@ PLACES = (
         "pause_in_flight",
     ),
     Place(
-        "a row that is explained beside one in flight",
+        "a row that is explained with one in flight",
         "An operator asks why a row waits whose object has an event in flight.",
         "explain_in_flight",
     ),
