@@ -189,7 +189,7 @@ class ClientTokens:
             why = f"{place}: it answers {status}"
             raise TokenUnavailable(why, why, retry_after=retry_after(headers))
         answer = self._parsed(place, status, body)
-        token, kind = answer.get("access_token"), answer.get("token_type", "Bearer")
+        token, kind = answer.get("access_token", ""), answer.get("token_type", "Bearer")
         is_token = isinstance(token, str) and token and all("!" <= c <= "~" for c in token)
         if not 200 <= status <= 299 or not is_token:
             raise self._without_token(place, status)
