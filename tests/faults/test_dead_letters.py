@@ -742,15 +742,26 @@ def test_with_masks_a_row_of_an_unknown_class_column_or_key_has_neither_key_nor_
     assert "ann@" not in json.dumps(letter)
 
 
-def test_if_a_class_with_a_mask_is_unavailable_a_row_of_an_unknown_class_has_no_values(
-    log: Log,
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        {"mask": [{"table": "usr", "columns": ["mail"], "how": "redact"}]},
+        {"filter": [{"table": "usr", "where": "mail = 'ann@example.org'"}]},
+    ],
+    ids=["mask", "filter"],
+)
+def test_if_a_class_with_a_mask_or_filter_is_unavailable_a_row_of_an_unknown_class_has_no_values(
+    log: Log, run: Run, hidden: Sections
 ) -> None:
     """It may be a row of this class."""
+    file = written(log.place, log.config("http://nobody.invalid/", **hidden))
+    assert run("--config", str(file), "filter", "accept")[0] == 0
     execute(log.database, BAD_KEY.replace("'usr'", "'person'"))
-    log.publish(mask=[{"table": "usr", "columns": ["mail"], "how": "redact"}])
+    log.publish(**hidden)
     (letter,) = log.lines()
     assert letter["code"] == "unknown_table"
     assert letter["rows"][0].keys() == SHOWN
+    assert "ann@" not in json.dumps(letter)
 
 
 @pytest.mark.parametrize("changes", [True, False])

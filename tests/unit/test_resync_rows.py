@@ -17,8 +17,8 @@ from eventlog import cli
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with the objects 1 to 3 of ``part``, rows of which are logged, and of 4, which is
-    gone, and with an object of another table.
+    """A database with the objects 1 to 3 of ``part`` and an object of another table. The log has
+    rows of 1, and of 4 to 6, which are gone: 4 without a delete, 6 with a delete that was refused.
     """
     place = tmp_path_factory.mktemp("resync")
     with closing(sqlite3.connect(place / "log.db")) as conn:
@@ -34,11 +34,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for words in ("db upgrade", "triggers apply"):
         assert cli.run(["--config", str(place / "eventlog.toml"), *words.split()]) == 0
     with closing(sqlite3.connect(place / "log.db")) as conn:
-        for key in (1, 4):
+        for status, kind, key in (("S", 6, 1), ("S", 6, 4), ("S", 4, 5), ("E", 4, 6)):
             conn.execute(
-                "INSERT INTO eventlog (status, event_type, event_time, table_name, table_key, "
-                "column_name, new_value) VALUES "
-                f"('S', 1, '2020-01-01 00:00:00', 'part', 'id={key}', 'name', 'x')"
+                "INSERT INTO eventlog (status, event_type, event_time, table_name, table_key) "
+                f"VALUES ('{status}', {kind}, '2020-01-01 00:00:00', 'part', 'id={key}')"
             )
         conn.commit()
     return place
@@ -53,7 +52,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("--key id=2", [(5, "id=2")]),
         ("--key id=2 --as-update", [(6, "id=2")]),
         ("--where id>=2", [(5, "id=2"), (5, "id=3")]),
-        ("--deletes", [(4, "id=4")]),
+        ("--deletes", [(4, "id=4"), (4, "id=6")]),
         ("--dry-run", []),
         ("--deletes --dry-run", []),
     ],
@@ -82,7 +81,7 @@ def test_resync_writes_one_new_row_per_object_without_values(
     assert rows()[: len(before)] == before
     assert new == [
         (record_id, "N", event_type, row[3], None, "part", key, None, None, None)
-        for record_id, row, (event_type, key) in zip(range(3, 9), new, written, strict=False)
+        for record_id, row, (event_type, key) in zip(range(5, 9), new, written, strict=False)
     ]
     assert len(new) == len(written)
     for row in new:
@@ -91,7 +90,7 @@ def test_resync_writes_one_new_row_per_object_without_values(
     is_dry, deletes = "--dry-run" in options, "--deletes" in options
     assert {name: report[name] for name in ("class_name", "rows", "missing", "dry_run")} == {
         "class_name": "part",
-        "rows": (1 if deletes else 3) if is_dry else len(written),
+        "rows": (2 if deletes else 3) if is_dry else len(written),
         "missing": 0,
         "dry_run": is_dry,
     }
