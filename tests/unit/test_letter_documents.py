@@ -146,11 +146,12 @@ class Second(PlainSink):
         return self.answers.get(key, Answer())
 
 
-def drained(sink: Second, letters: Waiting, **options: Any) -> float | None:
+def drained(
+    sink: Second, letters: Waiting, counters: Counters | None = None, **options: Any
+) -> float | None:
     """Send the letters, and return the seconds until the next attempt."""
-    sender = LetterSender(
-        cast(Any, sink), form(), PublisherOptions(**options), Counters(letters_written=1)
-    )
+    counters = counters or Counters(letters_written=1)
+    sender = LetterSender(cast(Any, sink), form(), PublisherOptions(**options), counters)
     sender.letters = letters
     sender.drain(lambda: False)
     try:
@@ -173,10 +174,11 @@ def test_letters_wait_as_long_as_the_second_sink_asks_within_the_bounds(
 
 def test_a_refused_letter_ends_with_its_reason_and_the_next_is_sent() -> None:
     sink = Second(a=Answer({"a": EventResult(Level.ERROR, "no")}))
-    letters = Waiting("a", "b")
-    assert drained(sink, letters) is None
-    assert sink.sent == [(1, 1, "a"), (1, 2, "b")]
+    letters, counters = Waiting("a", "b", "c"), Counters(letters_written=3)
+    assert drained(sink, letters, counters) is None
+    assert sink.sent == [(1, 1, "a"), (1, 2, "b"), (1, 3, "c")]
     assert (letters.keys, letters.refused) == ([], [("a", "no")])
+    assert (counters.letters_sent, counters.letters_refused) == (2, 1)
 
 
 # --- letters of a source --------------------------------------------------------------------------
