@@ -404,5 +404,12 @@ def test_the_session_of_the_publisher_waits_for_the_disk(
             f'ALTER DATABASE "{database.url.database}" SET synchronous_commit = {configured}'
         )
     config = load({"database": {"url": url_of(database)}, "publisher": SETTINGS}, {})
+    shown = "SHOW synchronous_commit"
     with open_context(config, Counters()) as context:
-        assert context.log.connection.exec_driver_sql("SHOW synchronous_commit").scalar() == used
+        log = context.log
+        assert log.connection.exec_driver_sql(shown).scalar() == used
+        # A mark does not wait, and what follows it does.
+        log.end_delivery("S", [(1, 1)], 1, durable=False, alone=False)
+        assert log.connection.exec_driver_sql(shown).scalar() == "off"
+        log.commit()
+        assert log.connection.exec_driver_sql(shown).scalar() == used
