@@ -69,6 +69,8 @@ def of_patch(patch: Path) -> Fault | tuple[str, str, str]:
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     paths = [Path(line.split("\t")[2]) for line in listed.splitlines()]
+    if gone := [path for path in paths if not (ROOT / path).exists()]:
+        return patch.stem, "patch", f"does not apply: {gone[0]} is gone"
     with tempfile.TemporaryDirectory() as directory:
         for path in paths:
             target = Path(directory) / path
@@ -79,7 +81,7 @@ def of_patch(patch: Path) -> Fault | tuple[str, str, str]:
             cwd=directory, env={"GIT_DIR": "/dev/null", "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
         )  # fmt: skip
         if applied.returncode:
-            return patch.stem, "patch", applied.stderr.strip()
+            return patch.stem, "patch", f"does not apply: {applied.stderr.strip()}"
         return Fault(
             patch.stem, "patch", {path: (Path(directory) / path).read_text() for path in paths}
         )
@@ -102,12 +104,17 @@ def _uses_of_statement(name: str) -> Iterator[tuple[str, int, int]]:
                 yield str(path.relative_to(ROOT)), number, number
 
 
-def hinted(fault: Fault, before: Mapping[str, Any], reached: Reached) -> list[str]:
+def hinted(fault: Fault, before: Mapping[str, Any]) -> list[str]:
     """Return the tests that are known to find a fault."""
     hints = [*fault.hints, before.get("found_by", "")]
-    names = [hint for hint in hints if "::" in hint]
-    names += [test for test in reached.seconds for hint in hints if test.endswith(f"::{hint}")]
-    return [name.partition("[")[0] for name in dict.fromkeys(names)]
+    tests = [hint for hint in hints if "::" in hint]
+    named = {f"def {hint}(": hint for hint in hints if hint and "::" not in hint}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")) if named else ():
+        text = path.read_text()
+        tests += [
+            f"{path.relative_to(ROOT)}::{hint}" for part, hint in named.items() if part in text
+        ]
+    return [test.partition("[")[0] for test in dict.fromkeys(tests)]
 
 
 def known(path: Path) -> dict[str, dict[str, Any]]:
@@ -155,9 +162,7 @@ def without(
     for fault in asked:
         tests = [
             test
-            for test in dict.fromkeys(
-                [*hinted(fault, {}, reached), *reaching(fault, copy, reached)]
-            )
+            for test in dict.fromkeys([*hinted(fault, {}), *reaching(fault, copy, reached)])
             if not test.startswith(tuple(files))
         ]
         verdict = copy.judge(fault.files, within(tests, reached, seconds), seconds)
@@ -207,7 +212,7 @@ def main() -> int:
             if "found_by" in before and not given.all:
                 continue
             reach = reaching(fault, copy, reached)
-            tests = list(dict.fromkeys([*hinted(fault, before, reached), *reach]))
+            tests = list(dict.fromkeys([*hinted(fault, before), *reach]))
             done = before.get("tried", 0) if before.get("reaching") == len(reach) else 0
             done = 0 if given.all else done
             verdict = copy.judge(
