@@ -144,3 +144,32 @@ def test_its_text_is_read_as_it_was_written(floor: int, ids: set[int]) -> None:
 def test_another_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         decode(text)
+
+
+@pytest.mark.parametrize(("first", "merged"), [(5, True), (6, True), (7, False)])
+def test_a_range_that_begins_at_most_so_far_above_the_previous_is_merged(
+    first: int, merged: bool
+) -> None:
+    ranges = [(1, 2), (first, 9)]
+    assert joined(ranges, 4) == ([(1, 9)] if merged else ranges)
+
+
+@pytest.mark.parametrize(("last", "found"), [(4, []), (5, [(5, 5)]), (6, [(5, 6)])])
+def test_a_range_is_cut_at_the_last_record_id(last: int, found: list[tuple[int, int]]) -> None:
+    assert within([(5, 9)], 1, last) == found
+
+
+@pytest.mark.parametrize(("floor", "spans"), [(0, [(4, 5)]), (1, [(1, 1), (4, 5)])])
+def test_the_spans_begin_with_a_floor_above_zero(floor: int, spans: list[tuple[int, int]]) -> None:
+    assert RecordSet(floor, [(4, 5)]).spans == spans
+
+
+@pytest.mark.parametrize(
+    ("last", "floor", "ranges"), [(3, 3, [(5, 6)]), (4, 6, []), (5, 6, []), (7, 7, [])]
+)
+def test_what_is_decided_up_to_a_range_joins_it(
+    last: int, floor: int, ranges: list[tuple[int, int]]
+) -> None:
+    record_set = RecordSet(0, [(5, 6)])
+    record_set.decide(last, ())
+    assert (record_set.floor, record_set.ranges) == (floor, ranges)

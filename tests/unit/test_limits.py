@@ -1,0 +1,90 @@
+"""Limits of small functions, each tried one below, at and one above."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Final
+
+import pytest
+
+from eventlog.core.ranges import decode
+from eventlog.core.values import ValueOptions, converter, parse_type
+from eventlog.core.values.typed_values import WIDEST, decimal_text, whole_number, whole_value
+from eventlog.errors import BadValue
+from eventlog.publisher.ledger.delivery import Tried, TriedKind
+from eventlog.publisher.run.health import growth_in_a_day
+from eventlog.publisher.upkeep.retention import size_in_words
+
+
+def taken(call: Callable[[], object]) -> bool:
+    with suppress(BadValue, ValueError):
+        call()
+        return True
+    return False
+
+
+def converted(type: str, text: str) -> Callable[[], object]:
+    convert = converter(parse_type(type), ValueOptions())
+    return lambda: convert(text)
+
+
+def given_up_after(most: int) -> str:
+    return Tried(4, kind=TriedKind.PART).limit_in_words(most)
+
+
+MOST: Final[Mapping[str, tuple[int, Callable[[int], bool]]]] = MappingProxyType(
+    {
+        "a whole number of twenty digits": (
+            10**20 - 1,
+            lambda n: whole_number(n) == n,
+        ),
+        "a whole decimal of twenty digits": (
+            19,
+            lambda n: whole_number(Decimal(f"1E{n}")) is not None,
+        ),
+        "an int of as many digits as Python writes": (
+            10**4300 - 1,
+            lambda n: isinstance(whole_value(n), int),
+        ),
+        "digits before the point": (
+            WIDEST,
+            lambda n: taken(lambda: decimal_text(Decimal(f"1E{n - 1}"))),
+        ),
+        "digits after the point": (
+            WIDEST,
+            lambda n: taken(lambda: decimal_text(Decimal(f"1E-{n}"))),
+        ),
+        "an integer of 64 bits": (2**63 - 1, lambda n: taken(converted("bigint", str(n)))),
+        "an exponent of a decimal": (400, lambda n: taken(converted("numeric", f"1e{n}"))),
+        "bytes without a larger unit": (999, lambda n: size_in_words(n).endswith("bytes")),
+        "attempts that a limit allows": (4, lambda n: given_up_after(n) != ""),
+    }
+)
+"""The last number that is taken, by a function that shows whether one is."""
+
+LEAST: Final[Mapping[str, tuple[int, Callable[[int], bool]]]] = MappingProxyType(
+    {
+        "the distance between two ranges": (2, lambda n: taken(lambda: decode(f"[0, {n}, 0]"))),
+        "a limit of attempts": (1, lambda n: given_up_after(n) != ""),
+        "the seconds between two sizes of a log": (
+            3600,
+            lambda n: growth_in_a_day((0.0, 1), (n, 2)) is not None,
+        ),
+    }
+)
+"""The first number that is taken."""
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_the_limit_is_the_last_that_is_taken(name: str) -> None:
+    limit, is_taken = MOST[name]
+    assert [is_taken(limit + step) for step in (-1, 0, 1)] == [True, True, False]
+
+
+@pytest.mark.parametrize("name", LEAST)
+def test_the_limit_is_the_first_that_is_taken(name: str) -> None:
+    limit, is_taken = LEAST[name]
+    assert [is_taken(limit + step) for step in (-1, 0, 1)] == [False, True, True]
