@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import datetime, time
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Final
@@ -16,6 +17,7 @@ from eventlog.core.values.typed_values import WIDEST, decimal_text, whole_number
 from eventlog.errors import BadValue
 from eventlog.publisher.ledger.delivery import Tried, TriedKind
 from eventlog.publisher.run.health import growth_in_a_day
+from eventlog.publisher.run.waiting import HeartbeatTimer, Timetable
 from eventlog.publisher.upkeep.retention import size_in_words
 
 
@@ -69,6 +71,18 @@ LEAST: Final[Mapping[str, tuple[int, Callable[[int], bool]]]] = MappingProxyType
     {
         "the distance between two ranges": (2, lambda n: taken(lambda: decode(f"[0, {n}, 0]"))),
         "a limit of attempts": (1, lambda n: given_up_after(n) != ""),
+        "the seconds until a heartbeat": (10, lambda n: HeartbeatTimer(10, 0).is_due(n)),
+        "the interval of heartbeats": (1, lambda n: HeartbeatTimer(n, 0).is_due(100)),
+        "the interval of heartbeats that are awaited": (
+            1,
+            lambda n: HeartbeatTimer(n, 0).seconds_left(0) is not None,
+        ),
+        "the minute of a time of day": (
+            30,
+            lambda n: Timetable(datetime(2026, 3, 1, 12)).is_due(
+                [time(12, 30)], datetime(2026, 3, 1, 12, n)
+            ),
+        ),
         "the seconds between two sizes of a log": (
             3600,
             lambda n: growth_in_a_day((0.0, 1), (n, 2)) is not None,
