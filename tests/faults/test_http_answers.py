@@ -30,7 +30,7 @@ from http_sinks import (
 from receiver import CUT, Receiver, Request, Script, answer, reply, status
 
 from eventlog.config.load import load
-from eventlog.errors import ReceiverUnavailable
+from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.model import Answer, EventResult, Level
 from eventlog.publisher.declared.configured_sink import open_sink
 
@@ -706,3 +706,43 @@ def test_answer_of_the_expected_media_type_or_without_a_body_counts(response: by
         sink_to(receiver, form="status", expected_content_type="application/json") as sink,
     ):
         assert sink.send(document()) == Answer()
+
+
+def bare(status: int) -> bytes:
+    """A response with a status that may have no name."""
+    return f"HTTP/1.1 {status} Unnamed\r\nContent-Length: 0\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize(("status", "is_success"), [(199, False), (200, True), (299, True)])
+def test_success_is_200_to_299(status: int, is_success: bool) -> None:
+    if is_success:
+        assert answered(lambda _: bare(status), form="status") == Answer()
+    else:
+        assert not is_suspicious(lambda _: bare(status))
+
+
+@pytest.mark.parametrize(
+    ("status", "is_named"), [(299, False), (300, True), (399, True), (400, False)]
+)
+def test_a_redirect_is_300_to_399(status: int, is_named: bool) -> None:
+    form = "xds"  # where 400 is no answer
+    failure = failure_of(lambda _: bare(status), form=form)
+    assert ("redirects are not followed" in str(failure)) is is_named
+    assert ("final address" in failure.advice) is is_named
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [(499, False), (500, True), (599, True), (600, False)]
+)
+def test_a_failure_that_a_document_may_cause_is_500_to_599(status: int, expected: bool) -> None:
+    assert is_suspicious(lambda _: bare(status)) is expected
+
+
+@pytest.mark.parametrize(("length", "is_taken"), [(23, False), (24, True), (64, True), (65, False)])
+def test_a_key_that_signs_has_24_to_64_bytes(length: int, is_taken: bool) -> None:
+    secret = "whsec_" + base64.b64encode(bytes(length)).decode()
+    if is_taken:
+        http_sink("http://127.0.0.1:1", signing_secret=secret).close()
+    else:
+        with pytest.raises(ConfigError, match="24 to 64 random bytes"):
+            http_sink("http://127.0.0.1:1", signing_secret=secret)
