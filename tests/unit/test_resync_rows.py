@@ -18,7 +18,7 @@ from eventlog import cli
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database with the objects 1 to 3 of ``part`` and an object of another table. The log has
-    rows of 1, and of 4 to 6, which are gone: 4 without a delete, 6 with a delete that was refused.
+    rows of 1, and of 4 to 6, which are gone: no delete of 4 is logged, and that of 6 was refused.
     """
     place = tmp_path_factory.mktemp("resync")
     with closing(sqlite3.connect(place / "log.db")) as conn:
