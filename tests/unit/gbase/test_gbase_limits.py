@@ -1,4 +1,4 @@
-"""Limits of the GBase format: one below, at and one above (formats/gbase.md)."""
+"""Limits of the GBase format: one below, at and one above (formats/gbase-cdc.md 3)."""
 
 from __future__ import annotations
 
