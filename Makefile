@@ -16,7 +16,7 @@
 # make interleave  fresh schedules of real PostgreSQL sessions for SECONDS (60); SEED=7 and SHRINK=7 as above
 # make real    applications that nobody here wrote (Wagtail, Tryton, procrastinate; APPLICATION=tryton: one of them), with
 #              triggers on all of their tables: workload, migration, comparison of every object; 15 minutes
-# make reached   which tests reach which line of the product, in build/reached: two of these scripts read it
+# make reached  which tests run which line of the product, in build/reached: for the next two
 # make edges   which comparisons with a limit no test distinguishes from their neighbours: tests/net/edges.toml; hours,
 #              and it goes on where it stopped
 # make baseline  which faults the tests by day find: tests/net/baseline.toml; FAULTS="a.patch" tries patches, too

@@ -123,17 +123,19 @@ def known(path: Path) -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in results}
 
 
-def write(results: Mapping[str, Mapping[str, Any]], path: Path = RESULT) -> None:
+def write(results: Mapping[str, Mapping[str, Any]], reached: Reached) -> None:
     """Write a result."""
     head: dict[str, str | int] = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
         "commit": commit(),
+        "tests": len(reached.seconds),
+        "folders": reached.folders,
         "faults": len(results),
         "found": sum("found_by" in one for one in results.values()),
     }
     lines = [f"# tests/net/baseline.py writes this file.\n{toml(head)}"]
     lines += [f"[[fault]]\n{toml(one)}" for one in results.values()]
-    path.write_text("\n".join(lines))
+    RESULT.write_text("\n".join(lines))
 
 
 def compare(old: Path, new: Path) -> int:
@@ -229,7 +231,7 @@ def main() -> int:
                 else {"tried": done + verdict.tried}
             )
             results[fault.name] = one
-            write(results)
+            write(results, reached)
             outcome = (
                 f"{verdict.found_by}: {verdict.how}"
                 if verdict.found_by
@@ -239,7 +241,7 @@ def main() -> int:
                 f"{number}/{len(left)} {fault.name}: {outcome} ({verdict.tried} tests, {verdict.seconds:.0f} s)",
                 flush=True,
             )
-    write(results)
+    write(results, reached)
     print(f"{sum('found_by' in one for one in results.values())} of {len(results)} found")
     return 0
 

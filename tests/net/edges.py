@@ -183,7 +183,9 @@ def _is_done(edge: Edge, results: Mapping[str, Any] | None, reached: Reached, ag
 
 
 def write(
-    found: Sequence[Edge], results: Mapping[tuple[str, str, str, str, int], Mapping[str, Any]]
+    found: Sequence[Edge],
+    results: Mapping[tuple[str, str, str, str, int], Mapping[str, Any]],
+    reached: Reached,
 ) -> None:
     """Write what is known of the edges that are there."""
     results = {edge.key: results[edge.key] for edge in found if edge.key in results}
@@ -192,6 +194,8 @@ def write(
     head: dict[str, str | int] = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
         "commit": commit(),
+        "tests": len(reached.seconds),
+        "folders": reached.folders,
         "edges": len(found),
         "tried": len(results),
         "distinguished": distinguished,
@@ -244,13 +248,13 @@ def main() -> int:
             one |= {"digest": edge.digest, "reaching": len(tests)}
             one |= {"found_by": verdict.found_by} if verdict.found_by else {"tried": verdict.tried}
             results[edge.key] = one
-            write(found, results)
+            write(found, results, reached)
             outcome = verdict.found_by or f"NOTHING of {verdict.tried} of {len(tests)} tests"
             print(
                 f"{number}/{len(left)} {edge.module} {edge.function}: {edge.text}: {outcome} ({verdict.seconds:.0f} s)",
                 flush=True,
             )
-    write(found, results)
+    write(found, results, reached)
     missing = [
         edge
         for edge in found

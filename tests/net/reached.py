@@ -60,6 +60,11 @@ class Reached:
             },
         )
 
+    @property
+    def folders(self) -> str:
+        """The folders of tests that were recorded."""
+        return ", ".join(sorted({"/".join(test.split("/")[:2]) for test in self.seconds}))
+
     def with_newer(self, other: Reached) -> Reached:
         """Return this with what another run recorded in place of what the same tests did before."""
         kept = self.seconds.keys() - other.seconds.keys()

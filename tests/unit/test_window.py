@@ -212,6 +212,13 @@ def test_groups_are_split_into_deliveries_by_their_rows(
     assert [group for run in runs for group in run] == groups
 
 
+@pytest.mark.parametrize(("most", "expected"), [(6, [1, 1]), (7, [2]), (8, [2])])
+def test_groups_of_at_most_so_many_bytes_go_together(most: int, expected: list[int]) -> None:
+    groups: list[Group] = [cast(Any, [(one, *[None] * 5)]) for one in (1, 2)]
+    runs = split_groups(groups, 10, most, {1: 3, 2: 4})
+    assert [len(run) for run in runs] == expected
+
+
 # --- windows do not change the result -------------------------------------------------------------
 
 steps = st.lists(
