@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import count
@@ -214,6 +214,45 @@ def test_what_is_usual_is_ok_and_the_sentence_is_what_the_process_does(known: Fa
     health = judge(known)
     assert (health.severity, health.sentence) == (Severity.OK, "publishing")
     assert health.as_data()["conditions"] == []
+
+
+OVER: Final[Sequence[tuple[str, float, Callable[[float], Facts]]]] = (
+    ("no_progress", 600, lambda n: facts(measured=Measured(queue_rows=4), progress_seconds=n)),
+    ("dead_letters_wait", 10_000, lambda n: measured(letters=n)),
+    ("dead_letters_wait", 3600, lambda n: measured(letters=1, oldest_letter_seconds=n)),
+    ("queue_old", 900, lambda n: facts(oldest_seconds=n)),
+    ("consumer_waits", 600, lambda n: facts(consumers=[consumer(7, n)])),
+    ("open_transaction", 1800, lambda n: measured(oldest_open_transaction_age_seconds=n)),
+    (
+        "dead_rows",
+        900,
+        lambda n: facts(measured=Measured(tables=[table("log", 100_000)]), dead_seconds=n),
+    ),
+    ("log_too_large", 7000, lambda n: measured(tables=[table("log", 0, int(n))], keep_bytes=7000)),
+    (
+        "log_grows",
+        2 * 10**9,
+        lambda n: facts(measured=Measured(tables=[table("log", 0, 2 * 10**9)]), bytes_in_a_day=n),
+    ),
+)
+"""A condition, the most that is usual, and facts with a number."""
+
+
+@pytest.mark.parametrize(("name", "most", "made"), OVER)
+def test_a_condition_holds_from_one_above_what_is_usual(
+    name: str, most: float, made: Callable[[float], Facts]
+) -> None:
+    found = [name in judge(made(most + step)).names for step in (-1, 0, 1)]
+    assert found == [False, False, True]
+
+
+def test_the_growth_of_a_log_is_judged_from_one_gigabyte() -> None:
+    sizes = [10**9 - 1, 10**9, 10**9 + 1]
+    found = [
+        judge(facts(measured=Measured(tables=[table("log", 0, size)]), bytes_in_a_day=3e9)).names
+        for size in sizes
+    ]
+    assert found == [set(), {"log_grows"}, {"log_grows"}]
 
 
 def test_the_worst_condition_is_the_sentence_and_the_others_are_counted() -> None:

@@ -366,7 +366,7 @@ def _log(facts: Facts) -> Iterator[Condition]:
         )
     now = sum(table.bytes for table in measured.tables)
     day = facts.bytes_in_a_day
-    if day is not None and now > LARGE_LOG and now + day > 2 * now:
+    if day is not None and now >= LARGE_LOG and now + day > 2 * now:
         yield _condition("log_grows", bytes=f"{(now + day) / 1e9:,.1f} GB")
 
 
