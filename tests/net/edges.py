@@ -31,7 +31,7 @@ RESULT = Path(__file__).with_name("edges.toml")
 EQUAL = Path(__file__).with_name("equal_edges.toml")
 _SIGNS = {ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">")}
 _NAMES = re.compile(
-    r"(?:^|_)(?:max|min|most|limit|longest|largest|size|count|attempts?|tries|ids?|position|times?|at|until|since|seconds|now"
+    r"(?:^|_)(?:max|min|most|least|low|high|limit|longest|largest|size|count|attempts?|tries|ids?|position|times?|at|until|since|seconds|now"
     r"|moment|deadline|due|age|began|begun|cutoff|older|oldest|newest|bytes|first|last|highest|lowest|top|floor|reached"
     r"|removed|window|horizon|interval|distance|patience|offset|sequence|order|epoch|precision|scale|keep)(?:_|$)"
 )

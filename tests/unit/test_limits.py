@@ -7,14 +7,16 @@ from contextlib import suppress
 from datetime import datetime, time
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, cast
 
 import pytest
 
+from eventlog.core.catalog.masks import LAST, MaskedColumns
+from eventlog.core.options import Option, integer, number, parse_value
 from eventlog.core.ranges import decode
 from eventlog.core.values import ValueOptions, converter, parse_type
 from eventlog.core.values.typed_values import WIDEST, decimal_text, whole_number, whole_value
-from eventlog.errors import BadValue
+from eventlog.errors import BadValue, ConfigError
 from eventlog.publisher.ledger.delivery import Tried, TriedKind
 from eventlog.publisher.run.health import growth_in_a_day
 from eventlog.publisher.run.waiting import HeartbeatTimer, Timetable
@@ -35,6 +37,15 @@ def converted(type: str, text: str) -> Callable[[], object]:
 
 def given_up_after(most: int) -> str:
     return Tried(4, kind=TriedKind.PART).limit_in_words(most)
+
+
+def refused_option(value: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse_value(Option(1, integer(), "a number"), value, "a")
+    return str(caught.value)
+
+
+last_of = MaskedColumns("t", ("a",), LAST).mask_of(cast(Any, None))
 
 
 MOST: Final[Mapping[str, tuple[int, Callable[[int], bool]]]] = MappingProxyType(
@@ -61,6 +72,16 @@ MOST: Final[Mapping[str, tuple[int, Callable[[int], bool]]]] = MappingProxyType(
         ),
         "an integer of 64 bits": (2**63 - 1, lambda n: taken(converted("bigint", str(n)))),
         "an exponent of a decimal": (400, lambda n: taken(converted("numeric", f"1e{n}"))),
+        "a whole number of an option": (9, lambda n: taken(lambda: integer(3, 9).parse(n))),
+        "a number of an option": (9, lambda n: taken(lambda: number(3, 9).parse(n))),
+        "the characters of an option that a message shows": (
+            200,
+            lambda n: "..." not in refused_option("x" * (n - 2)),  # and the quotes
+        ),
+        "the characters of a value that the mask hides": (
+            8,
+            lambda n: not str(last_of("v" * n)).endswith("v"),
+        ),
         "bytes without a larger unit": (999, lambda n: size_in_words(n).endswith("bytes")),
         "attempts that a limit allows": (4, lambda n: given_up_after(n) != ""),
     }
@@ -69,6 +90,8 @@ MOST: Final[Mapping[str, tuple[int, Callable[[int], bool]]]] = MappingProxyType(
 
 LEAST: Final[Mapping[str, tuple[int, Callable[[int], bool]]]] = MappingProxyType(
     {
+        "a whole number of an option": (3, lambda n: taken(lambda: integer(3, 9).parse(n))),
+        "a number of an option": (3, lambda n: taken(lambda: number(3, 9).parse(n))),
         "the distance between two ranges": (2, lambda n: taken(lambda: decode(f"[0, {n}, 0]"))),
         "a limit of attempts": (1, lambda n: given_up_after(n) != ""),
         "the seconds until a heartbeat": (10, lambda n: HeartbeatTimer(10, 0).is_due(n)),
