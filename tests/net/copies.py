@@ -7,6 +7,7 @@ neither the product nor a test: pytest begins in a third of its time. The tests 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib
 import json
 import os
@@ -60,6 +61,12 @@ class Copy:
         self._passed: set[str] = set()
         self.unfit: dict[str, str] = {}
         """Tests that fail in the copy without a change, and how."""
+        place.mkdir(parents=True, exist_ok=True)
+        self._lock = (place / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit(f"another run changes {self.tree}; wait for its end")
         _bring_up_to_date(self.tree)
 
     @contextmanager
@@ -117,6 +124,7 @@ class Copy:
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
+            self._lock.close()
             _be_child(self.tree, self._reports, self._output, tests, seconds)
         until = time.monotonic() + 60 + 15 * seconds
         while True:
