@@ -417,3 +417,18 @@ def test_the_growth_of_the_log_shows_when_it_reaches_its_limit() -> None:
 def test_more_letters_than_a_person_reads_are_an_error_however_young() -> None:
     assert not judge(measured(letters=10_000, oldest_letter_seconds=3600.0)).conditions
     assert judge(measured(letters=10_001, oldest_letter_seconds=1.0)).severity is Severity.ERROR
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(119, "119 s"), (120, "2 minutes"), (121, "2 minutes")]
+)
+def test_a_time_below_two_minutes_is_in_seconds(seconds: float, words: str) -> None:
+    (condition,) = judge(waiting_for(WaitFor.DATABASE, seconds)).conditions
+    assert f"for {words}:" in condition.text
+
+
+@pytest.mark.parametrize(("length", "is_whole"), [(99, True), (100, True), (101, False)])
+def test_a_cause_of_at_most_100_characters_is_shown_whole(length: int, is_whole: bool) -> None:
+    cause = "refused: ".ljust(length, "x")
+    waits = Waiting(WaitFor.DATABASE, 45.0, cause)
+    assert (cause in waits.in_words) is is_whole
