@@ -55,8 +55,13 @@ def too_often(needed: Mapping[Excuse, int], schedules: int) -> Mapping[Excuse, i
     return {
         excuse: count
         for excuse, count in needed.items()
-        if count > schedules * excuse.share + _SPREAD * (schedules * excuse.share) ** 0.5
+        if count > most_of(schedules, excuse.share)
     }
 
 
-__all__ = ["ENOUGH", "Excuse", "too_often"]
+def most_of(schedules: int, share: float) -> float:
+    """Return how many of the schedules may need an excuse with this share."""
+    return schedules * share + _SPREAD * (schedules * share) ** 0.5
+
+
+__all__ = ["ENOUGH", "Excuse", "most_of", "too_often"]

@@ -15,8 +15,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from interleave import wrong_shares
+from interleaved.audit import LATE
 from interleaved.schedules import schedule_of, shrink
 from interleaved.server import server
+from interleaved.world import EARLY
 
 PROGRAM = Path(__file__).parent / "interleave.py"
 ONE_SEED = 3
@@ -86,6 +89,12 @@ def test_no_receiver_meets_an_update_of_an_object_that_it_does_not_know(url: str
     report = interleave(url, "--seeds", "1-40", "--kinds", "families")
     assert " 40 schedules, 0 failed" in report
     assert "child rows are logged at the commit" in report
+
+
+def test_a_run_fails_if_values_are_read_back_after_a_delete_too_often() -> None:
+    assert not [*wrong_shares({EARLY: 200, LATE: 13}, 300, 300)]
+    assert [*wrong_shares({EARLY: 200, LATE: 14}, 300, 300)]
+    assert not [*wrong_shares({EARLY: 3, LATE: 3}, 39, 39)]
 
 
 @pytest.mark.night
