@@ -141,9 +141,10 @@ def from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Rea
                     f"{place}: {section} is in no section; write it below {' or '.join(homes)}"
                 )
                 continue
-            yield unknown(
-                f"{place}: [{section}]", nearest(section, [*SECTIONS, *ARRAYS], "[{}]".format)
-            )
+            hint = nearest(section, [*SECTIONS, *ARRAYS], _spelled)
+            if homes:
+                hint = f"{section} is an option of {' and '.join(homes)}"
+            yield unknown(f"{place}: [{section}]", hint)
             continue
         if not isinstance(table, Mapping):
             yield ConfigError(f"{place}: {section} must be a section: [{section}]")
@@ -153,6 +154,10 @@ def from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Rea
                 yield from _read_format_section(key, value, place, path, keys)
                 continue
             yield from _file_setting(section, key, value, place, path, keys)
+
+
+def _spelled(section: str) -> str:
+    return f"[[{section}]]" if section in ARRAYS else f"[{section}]"
 
 
 def _read_format_section(

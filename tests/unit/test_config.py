@@ -175,6 +175,8 @@ def test_a_flag_beats_the_environment_and_that_beats_the_file(file: Any) -> None
         ('url = '
 '"x"', {}, r"url is in no section; write it below \[database\] "
 r"or \[sink\] or \[source\]"),
+        ("[oauth]\nscope = 'x'", {}, r"\[oauth\] is not known; oauth is an option of \[sink\]"),
+        ("[filters]\ntable = 'a'", {}, r"nearest known one is \[\[filter\]\]"),
         ("x = ", {}, "is not TOML"),
         ("[database]\nurl = postgresql", {}, "write text in quotes"),
         ("[publisher]\nbatch_size = " + "9" * 5000, {}, "a number has thousands of digits"),
