@@ -229,6 +229,7 @@ def test_each_target_has_at_most_200_words_in_the_guide() -> None:
         ("redis", {"redis_url": "redis://h/x"}, "must be like redis://HOST:6379/0"),
         ("redis", {"redis_url": "redis://h", "ca_file": "ca"}, "needs rediss:// in sink.redis_url"),
         ("sqs", {}, "sqs needs sink.queue_url"),
+        ("sqs", {"queue_url": "arn:aws:sqs:eu-central-1:1:hr.fifo"}, "queue_url must be the URL"),
         ("sqs", {"queue_url": "https://sqs/1/hr"}, "is not a FIFO queue; other queues do not keep"),
         (
             "sqs",

@@ -122,7 +122,14 @@ class SqsSink(MessageSink):
         yield from super().contradictions(options, source_of)
         if (options.access_key is None) != (options.secret_key is None):
             yield "set both EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY, or neither"
-        if options.queue_url is not None and not options.queue_url.endswith(".fifo"):
+        if options.queue_url is None:
+            return
+        if not options.queue_url.startswith(("https://", "http://")):
+            yield (
+                f"{source_of('queue_url')} must be the URL of a queue, not its name or ARN: "
+                "https://sqs.REGION.amazonaws.com/ACCOUNT/NAME.fifo"
+            )
+        elif not options.queue_url.endswith(".fifo"):
             yield (
                 f"{source_of('queue_url')} is not a FIFO queue; other queues do not keep the order "
                 "of events. The URL of a FIFO queue ends in .fifo"
