@@ -419,6 +419,23 @@ def test_a_routing_key_without_permission_leaves_all_others_confirmed(server: Se
     assert set(bodies(server)) == {b"e1", b"e3"}
 
 
+def test_a_routing_key_that_is_too_long_is_named_and_waits_alone(server: Server) -> None:
+    long = "k" * 300
+    made = {"e1": "eventlog", "e2": long, "e3": "eventlog"}
+    with to(server) as sink:
+        answer = sink.send(
+            records(
+                **{
+                    name: (KafkaRecord(key, name.encode(), name.encode()),)
+                    for name, key in made.items()
+                }
+            )
+        )
+    assert [answer.result(one).place for one in "123"] == ["", long, ""]
+    assert "has more than 255 bytes; shorten sink.routing_key" in answer.result("2").message
+    assert set(bodies(server)) == {b"e1", b"e3"}
+
+
 def test_a_missing_queue_makes_only_its_own_classes_wait(
     server: Server, database: sa.Engine, tmp_path: Path
 ) -> None:

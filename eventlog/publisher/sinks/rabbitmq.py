@@ -319,6 +319,11 @@ class RabbitSink(MessageSink):
                 else f"declare the exchange {exchange}, durable, and bind a queue for "
                 f"{routing_key}, or correct sink.exchange"
             )
+        elif isinstance(found, self._pika.exceptions.ShortStringTooLong):
+            routing_key = found.args[0].decode("utf-8", "replace")
+            kind = partial(_TopicRefused, routing_key=routing_key)
+            text = f"the routing key {routing_key[:40]}... has more than 255 bytes"
+            advice = "shorten sink.routing_key, or the topic that the format names"
         elif isinstance(found, TimeoutError):
             text = f"no confirmation within {self._options.timeout:g} s"
             return unavailable(self._shown, text, "check the server's log and its disk")
