@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -335,6 +336,16 @@ def test_an_encrypted_server_is_verified(tmp_path: Path) -> None:
             pytest.raises(ReceiverUnavailable, match=r"set sink\.ca_file to the authorities"),
         ):
             sink.send(records(e2=b"b"))
+
+
+def test_a_port_without_tls_is_named_within_the_timeout(server: Server) -> None:
+    begun = time.monotonic()
+    with (
+        to(server, redis_url=url(server).replace("redis:", "rediss:"), timeout=2) as sink,
+        pytest.raises(ReceiverUnavailable, match=r"TLS handshake within 2 s; check that this port"),
+    ):
+        sink.send(records(e1=b"a"))
+    assert time.monotonic() - begun < 3
 
 
 def test_a_publisher_loses_nothing_and_turns_no_order_while_its_server_is_killed(

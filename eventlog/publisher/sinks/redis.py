@@ -29,8 +29,8 @@ from eventlog.publisher.sinks.messages import (
 
 _PORT: Final = 6379
 _MARGIN: Final = 1.0
-"""The seconds to wait for an answer after the timeout has passed: the server itself keeps the
-timeout.
+"""The seconds before the end of the timeout, half of it at most, at which the server itself ends
+its waiting.
 """
 _LOST: Final = -1
 
@@ -171,7 +171,7 @@ class RedisSink(MessageSink):
             db=int(url.path.strip("/") or 0),
             username=options.user,
             password=options.password,
-            socket_timeout=options.timeout + _MARGIN,
+            socket_timeout=options.timeout,
             socket_connect_timeout=options.timeout,
             retry=Retry(NoBackoff(), 0),
             retry_on_error=[],
@@ -256,7 +256,8 @@ class RedisSink(MessageSink):
     def flush(self) -> None:
         """Wait for replicas and disk, where that is configured. Raises ReceiverUnavailable."""
         written_on, self._written_on = self._written_on, 0
-        replicas, milliseconds = self._options.wait_replicas, int(self._options.timeout * 1000)
+        replicas, timeout = self._options.wait_replicas, self._options.timeout
+        milliseconds = int((timeout - min(_MARGIN, timeout / 2)) * 1000)
         if written_on == _LOST:
             raise self._lost()
         if not written_on or not (replicas or self._options.wait_disk):
@@ -336,6 +337,11 @@ class RedisSink(MessageSink):
             is_of_place = code in _OF_PLACE and "WAITAOF" not in text.upper()
             kind = PlaceWaits if is_of_place else Refused
             return unavailable(self._shown, text, advice, kind, reply)
+        # A server without TLS waits for more of the command for which it takes the handshake.
+        if "handshake operation timed out" in str(error.__context__):
+            text = f"no answer to the TLS handshake within {self._options.timeout:g} s"
+            advice = "check that this port of sink.redis_url has TLS, and that the server runs"
+            return unavailable(self._shown, text, advice)
         return unreachable(self._shown, text, "redis_url")
 
 
