@@ -438,6 +438,20 @@ def test_repair_writes_what_differs_to_the_log_and_surplus_only_if_asked(
     assert content(source) == content(copy)
 
 
+def test_a_verification_without_an_equal_object_says_so(
+    source: sa.Engine, copy: sa.Engine, run: Run, tmp_path: Path
+) -> None:
+    command = ("--config", settings(source, tmp_path), "verify", "--wait", "0", "--target")
+    _, out, _ = run(*command, url_of(copy))
+    assert "the target equals the source; verified" in out
+    for engine in (source, copy):
+        verified.run(engine, "DELETE FROM item")
+    publish_once(document(source), verified.Table(copy))
+    code, out, _ = run(*command, url_of(copy))
+    assert code == 0
+    assert "no difference was found, but 0 objects are equal: check the classes" in out
+
+
 def test_a_report_has_hashes_where_values_are_hidden(
     source: sa.Engine, copy: sa.Engine, run: Run, tmp_path: Path
 ) -> None:

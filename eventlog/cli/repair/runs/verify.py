@@ -120,9 +120,12 @@ def _show(report: VerifyReport, repaired: str | None, limit: int) -> None:
                 f"{number_of(surplus, 'surplus object')} left; run with --repair=surplus to delete "
                 "them"
             )
+    words = _WORDS[report.result]
+    if report.result is Result.EQUAL and not any(one.equal for one in report.classes.values()):
+        words = "no difference was found, but 0 objects are equal: check the classes and the target"
     through = report.verified_through
     until = "" if through is None else f"; verified through {through:%Y-%m-%d %H:%M:%S} UTC"
-    result(f"{_WORDS[report.result]}{until} ({report.seconds:.1f} s)")
+    result(f"{words}{until} ({report.seconds:.1f} s)")
 
 
 def _lines(one: Difference, report: VerifyReport) -> Iterator[str]:
