@@ -199,7 +199,7 @@ def test_a_publisher_that_lacks_a_right_is_not_advised_to_be_the_owner(database:
     assert "run this as the owner" not in str(refused.value)
 
 
-@pytest.mark.promise("option eventlog--schema")
+@pytest.mark.promise("option eventlog--schema", "option eventlog--log-table")
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [

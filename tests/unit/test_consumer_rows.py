@@ -165,6 +165,7 @@ def test_a_reset_begins_one_consumer_again_and_keeps_its_start_pause_masks_and_l
     assert entries(sql) == [("copy", "dead_letter"), *OTHERS]
 
 
+@pytest.mark.promise("command consumers drop")
 def test_a_drop_takes_the_row_and_the_entries_of_one_consumer(sql: Sql, run: Run) -> None:
     register_all(sql)
     other = "SELECT * FROM eventlog_consumer WHERE name = 'search'"
@@ -175,6 +176,7 @@ def test_a_drop_takes_the_row_and_the_entries_of_one_consumer(sql: Sql, run: Run
     assert entries(sql) == OTHERS
 
 
+@pytest.mark.promise("option consumers-reset--dry-run", "option consumers-drop--dry-run")
 @pytest.mark.parametrize("words", [("reset", "copy", "--start-from", "4"), ("drop", "copy")])
 def test_a_dry_run_of_a_reset_or_a_drop_changes_nothing(
     sql: Sql, run: Run, words: tuple[str, ...]

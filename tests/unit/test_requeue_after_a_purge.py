@@ -90,6 +90,7 @@ def test_it_goes_by_force(log: sqlite3.Connection, run: Run) -> None:
     assert letters(log) == {1: "N", 3: "N", 4: "N"}
 
 
+@pytest.mark.promise("option requeue--status")
 def test_a_copy_of_a_row_below_a_removed_one_is_refused(log: sqlite3.Connection, run: Run) -> None:
     log.execute("UPDATE eventlog SET status = 'S' WHERE record_id = 1")
     code, told, _ = run("requeue", "--status", "S")

@@ -68,6 +68,7 @@ def requeue(log: sqlite3.Connection, tmp_path: Path, capsys: pytest.CaptureFixtu
     return run
 
 
+@pytest.mark.promise("exit requeue 1")
 def test_a_row_below_the_held_ones_stays_refused(requeue: Run) -> None:
     done = requeue()
     assert done["letters"] == {1: "E", 2: "N", 3: "N"}

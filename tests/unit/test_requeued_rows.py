@@ -128,6 +128,7 @@ def test_a_copy_is_the_row_as_it_was_logged_at_the_present_time(requeue: Any, sq
     ]
 
 
+@pytest.mark.promise("option requeue--loopback")
 def test_copies_of_loopback_rows_are_nobody_s_and_those_of_others_stay(
     requeue: Any, sql: Sql
 ) -> None:
@@ -212,6 +213,7 @@ def test_a_request_names_the_rows_and_their_next_event_ids_to_its_consumer_alone
     ]
 
 
+@pytest.mark.promise("option several--consumer")
 def test_without_ids_what_was_refused_for_the_consumer_is_asked_for(requeue: Any, sql: Sql) -> None:
     log(sql, *(f"S 2 {key} name app" for key in range(1, 6)))
     sql(

@@ -333,6 +333,7 @@ def test_on_retry_stop_stops_the_cycle(new_world: NewWorld) -> None:
     assert receiver.sent == [["1", "2", "3"], ["1", "2.2"], ["1", "2.3"], ["4"]]
 
 
+@pytest.mark.promise("option publisher.max_parked")
 def test_more_than_max_parked_objects_stop_the_cycle(new_world: NewWorld) -> None:
     names = [str(i) for i in range(1, 8)]
     fake = new_world(

@@ -98,6 +98,7 @@ def test_what_the_sink_could_not_make_durable_stays_new_and_is_sent_again(
     assert fake.statuses() == {1: "S", 2: "S"}
 
 
+@pytest.mark.promise("option publisher.delivery_rows")
 def test_a_delivery_holds_at_most_delivery_rows_rows(new_world: NewWorld) -> None:
     fake = new_world(deletes("1", "2", "3", "4", "5"), delivery_rows=2, batch_size=10)
     receiver = Receiver()
@@ -119,6 +120,7 @@ def test_a_group_larger_than_a_delivery_stands_alone(new_world: NewWorld) -> Non
     assert set(fake.statuses().values()) == {"S"}
 
 
+@pytest.mark.promise("option publisher.mark_interval")
 @pytest.mark.parametrize(("mark_interval", "marked"), [(0, [0, 1, 2]), (1000, [0, 0, 0])])
 def test_marks_are_written_in_between_only_when_the_interval_has_passed(
     new_world: NewWorld, mark_interval: float, marked: list[int]
@@ -253,6 +255,7 @@ def test_rows_with_e_and_f_are_not_sent_again(new_world: NewWorld) -> None:
     assert receiver.sent == [["1", "2", "3"]]
 
 
+@pytest.mark.promise("option publisher.delete_from_log")
 def test_delete_from_log_keeps_rows_with_e_and_f(new_world: NewWorld) -> None:
     rows = [
         *deletes("1", "2", "3", "4"),

@@ -74,6 +74,7 @@ def test_a_change_in_a_transaction_is_rolled_back_and_reported_so(
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.promise("exit 130")
 @SIGNALS
 def test_an_upgrade_that_is_stopped_changes_nothing(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
@@ -112,6 +113,7 @@ def test_a_signal_after_the_commit_is_reported_as_work_that_was_done(
     assert set(statuses()) == {"N"}
 
 
+@pytest.mark.promise("command purge", "option purge--batch", "option purge--pause")
 def test_a_purge_that_is_stopped_reports_what_it_has_removed(
     shop: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +128,7 @@ def test_a_purge_that_is_stopped_reports_what_it_has_removed(
     assert 0 < left < 40
 
 
+@pytest.mark.promise("option resync--batch", "option resync--resume")
 def test_a_resync_that_is_stopped_shows_how_to_continue(
     shop: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +169,7 @@ def test_one_run_of_the_publisher_that_is_stopped_reports_what_waits(
     assert statuses() == "S" + 39 * "N"
 
 
+@pytest.mark.promise("option status--watch")
 def test_a_command_that_runs_until_it_is_stopped_prints_nothing(
     shop: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

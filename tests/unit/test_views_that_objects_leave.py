@@ -83,10 +83,12 @@ def test_plan_proposes_row_query_back_or_membership_for_objects_that_enter(view:
     assert "row_query_back" in enters
 
 
+@pytest.mark.promise("option watch.view", "option watch.membership")
 def test_plan_does_not_warn_of_a_view_whose_membership_is_named(view: View) -> None:
     assert warnings(view("field", watch='membership = ["tenant"]\n')) == []
 
 
+@pytest.mark.promise("code finding-view_deletes")
 def test_doctor_names_the_command_that_repairs_the_receiver(view: View) -> None:
     run = view("field")
     findings = json.loads(run("doctor", "--json")[1])["findings"]

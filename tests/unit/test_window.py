@@ -152,6 +152,7 @@ def test_rows_of_parked_objects_are_read_past() -> None:
     assert ids(parked.take(parked=of_a).groups) == [[4], [5]]
 
 
+@pytest.mark.promise("option publisher.driver_user")
 def test_loopback_rows_that_are_left_never_count() -> None:
     rows = [row(i, 4, perpetrator="me") for i in range(1, 9)] + [row(9, 4)]
     options = PublisherOptions(query_limit=2, driver_user="me", leave_loopback=True)

@@ -37,6 +37,7 @@ def stored(row: ChangeRow, **options: Any) -> list[Any]:
 U_ROW = ChangeRow(SEQ, "U", frozenset({"price"}), "p:12", "a1", NOON, "P", DEARER)
 
 
+@pytest.mark.promise("option qlik-change-table.writer.byteorder")
 @pytest.mark.parametrize(
     ("options", "mask"),
     [
@@ -62,6 +63,7 @@ def test_a_row_as_it_is_stored(options: dict[str, Any], mask: Any) -> None:
     ]
 
 
+@pytest.mark.promise("option qlik-change-table.writer.empty_mask")
 def test_what_is_not_known_is_stored_in_its_own_forms() -> None:
     row = ChangeRow(SEQ, "T", frozenset(), None, None, None, None, {})
     epoch = datetime(1970, 1, 1)
@@ -142,6 +144,7 @@ def test_headers_are_read_as_they_are_met(given: dict[str, Any], field: str, val
     assert getattr(read_stored(**given), field) == value
 
 
+@pytest.mark.promise("code error-operation_mismatch")
 @pytest.mark.parametrize(
     ("given", "error"),
     [
@@ -168,6 +171,7 @@ def test_an_operation_that_is_not_the_letters_names_the_sequence() -> None:
 # --- layouts --------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("code error-missing_header")
 @pytest.mark.parametrize(
     ("columns", "missing"),
     [
@@ -180,6 +184,7 @@ def test_a_table_without_a_needed_header_is_refused(columns: list[str], missing:
         read_layout(columns, what="item")
 
 
+@pytest.mark.promise("option qlik-change-table.reader.header_prefix")
 def test_only_the_eight_names_are_headers() -> None:
     layout = read_layout(
         ["header__change_seq", "header__operation", "header__colour", "timestamp"], what="item"
@@ -196,6 +201,7 @@ def test_a_header_may_not_stand_twice() -> None:
         read_layout(["header__change_seq", "HEADER__CHANGE_SEQ", "header__operation"], what="item")
 
 
+@pytest.mark.promise("option qlik-change-table.reader.mask_offset")
 def test_headers_prefix_and_offset_can_be_chosen() -> None:
     layout = new_layout(
         ["id", "name"], headers=["change_oper", "change_seq"], header_prefix="h_", mask_offset=5,

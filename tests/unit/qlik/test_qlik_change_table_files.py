@@ -40,6 +40,11 @@ from eventlog.qlik.tables.change_table_format import FORMAT
 from eventlog.qlik.tables.stored_tables import ReadOptions, WriteOptions
 
 
+@pytest.mark.promise(
+    "option qlik-change-table.reader.absent_nulls",
+    "option qlik-change-table.writer.partitioned",
+    "option qlik-change-table.writer.close_partitions",
+)
 @pytest.mark.parametrize("partitioned", [False, True])
 @pytest.mark.parametrize("file_format", FILE_FORMATS)
 def test_what_is_written_is_read(tmp_path: Path, file_format: str, partitioned: bool) -> None:
@@ -154,6 +159,7 @@ def test_files_are_as_the_specification_requires(tmp_path: Path) -> None:
     assert [line[2] for line in lines[1:]] == ["FF80", "00", "FF00"]
 
 
+@pytest.mark.promise("option qlik-change-table.writer.file_format")
 def test_json_holds_text(tmp_path: Path) -> None:
     put(tmp_path, CHANGES[:1], file_format="json")
     (part,) = (tmp_path / "app.item__ct").iterdir()
@@ -211,6 +217,7 @@ def test_columns_that_nothing_describes_are_those_that_are_seen(tmp_path: Path) 
     assert first.key == (("id", "1"),)  # as the mask of the delete tells
 
 
+@pytest.mark.promise("option qlik-change-table.reader.catalog")
 def test_a_catalogue_describes_tables(tmp_path: Path) -> None:
     catalog = {"dialect": "postgresql", "schema": "app", "tables": [
         {"name": "item", "kind": "table", "primary_key": ["id"],
@@ -230,6 +237,7 @@ def test_names_of_tables_are_kept(tmp_path: Path, name: str) -> None:
     assert (back.schema, back.table) == (name, name)
 
 
+@pytest.mark.promise("option qlik-change-table.reader.schema")
 def test_a_table_without_schema_has_none(tmp_path: Path) -> None:
     put(tmp_path, [Change(None, "a.b", ChangeOp.INSERT, None, None, {"id": "1"})], tables={})
     (back,) = get(tmp_path, tables={})
@@ -238,6 +246,7 @@ def test_a_table_without_schema_has_none(tmp_path: Path) -> None:
     assert back.schema == "other"
 
 
+@pytest.mark.promise("option qlik-change-table.reader.tables")
 def test_only_the_tables_of_the_options_are_read(tmp_path: Path) -> None:
     put(tmp_path)
     assert {one.table for one in get(tmp_path, tables={"app.tag": {}})} == {"tag"}
@@ -249,6 +258,7 @@ def test_what_was_written_without_changes_is_read_without_changes(tmp_path: Path
     assert get(tmp_path) == []
 
 
+@pytest.mark.promise("code error-mask_too_wide")
 def test_too_many_columns_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     wide: Row = {f"c{number}": "x" for number in range(1018)}
     with refused("mask_too_wide"):
@@ -256,6 +266,7 @@ def test_too_many_columns_are_refused_before_anything_is_written(tmp_path: Path)
     assert files(tmp_path) == []
 
 
+@pytest.mark.promise("option qlik-change-table.writer.headers")
 def test_headers_can_be_left_out_and_renamed(tmp_path: Path) -> None:
     names = {"suffix": "_changes", "header_prefix": "h$"}
     put(tmp_path, CHANGES[:2], headers=["operation", "change_seq"], mask_offset=3, **names)

@@ -68,6 +68,7 @@ def test_invalid_rows_stop_the_strict_and_are_passed_over_by_others(tmp_path: Pa
     assert report.read == 1
 
 
+@pytest.mark.promise("option qlik-change-table.reader.input_complete")
 def test_the_last_before_image_waits_unless_the_input_is_complete(tmp_path: Path) -> None:
     table_file(tmp_path, (1, "I", "18", 1, "a"), (2, "B", "00", 1, "a"))
     with refused("unpaired_before_image"):
@@ -303,6 +304,7 @@ def test_the_metadata_of_the_latest_version_of_a_table_count(tmp_path: Path) -> 
     assert [one.after for one in get(tmp_path, tables={})] == [{"id": 2**40, "name": "a"}] * 2
 
 
+@pytest.mark.promise("code error-bad_metadata")
 @pytest.mark.parametrize(
     "content",
     ["", "{", "[]", "{}",
@@ -332,6 +334,7 @@ def test_operations_that_disagree_are_refused(tmp_path: Path) -> None:
         get(tmp_path, tables={})
 
 
+@pytest.mark.promise("option qlik-change-table.reader.ddl_history")
 def test_masks_are_read_with_the_column_list_of_their_time(tmp_path: Path) -> None:
     table_file(tmp_path, (1, "I", "08", 1, ""), (5, "U", "08", 1, "a"), (6, "U", "10", 1, "b"))
     details = json.dumps({"columns": {"id": {"action": "ADD", "ordinal": 1}}})

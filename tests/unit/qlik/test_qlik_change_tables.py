@@ -94,6 +94,7 @@ def test_rows_of_each_operation() -> None:
     ]
 
 
+@pytest.mark.promise("option qlik-change-table.writer.before_images")
 def test_before_images_can_be_off() -> None:
     assert written(change(ChangeOp.UPDATE, NUT, DEARER), before_images=False) == [
         ("1", "U", {"price"}, DEARER)
@@ -155,6 +156,7 @@ def test_lobs_have_a_bit_on_inserts_only() -> None:
     assert [bits for _, _, bits, _ in rows] == [{"id", "name", "doc"}, set(), {"name"}]
 
 
+@pytest.mark.promise("option qlik-change-table.writer.refresh")
 def test_refresh_may_be_inserted() -> None:
     assert written(change(ChangeOp.REFRESH, after=NUT), refresh="insert") == [
         ("1", "I", {"id", "name", "price"}, NUT)
@@ -211,6 +213,7 @@ def test_a_change_sequence_is_kept_and_other_positions_become_the_stream_positio
     assert (row.change_seq[16:], row.stream_position) == ("13".zfill(19), "lsn:9")
 
 
+@pytest.mark.promise("option qlik-change-table.writer.partition_seconds")
 def test_rows_are_partitioned_by_the_time_of_their_sequence() -> None:
     table = TargetTable("item", ITEM, WriteOptions(partitioned=True, partition_seconds=1800))
     _, (row,) = rows_of(
@@ -332,6 +335,7 @@ def test_truncate_is_read() -> None:
 # --- pairs and transactions -----------------------------------------------------------------------
 
 
+@pytest.mark.promise("code error-unpaired_before_image")
 @pytest.mark.parametrize(
     "rows",
     [

@@ -150,6 +150,7 @@ def test_numbers_go_on_where_they_ended(url: str) -> None:
     ]
 
 
+@pytest.mark.promise("option qlik-change-table.writer.task")
 def test_each_task_has_its_own_numbers(url: str) -> None:
     put(url, [tag()], task="one")
     put(url, [tag()], task="two")

@@ -80,6 +80,7 @@ def test_text_is_read_tolerantly(text: str | None, value: int) -> None:
     assert masks.parse_text(text) == value
 
 
+@pytest.mark.promise("code error-bad_mask")
 @pytest.mark.parametrize("text", ["0G", "1_0", "+1", " 1", "１", "0x0x1", "-1", "z" * 200])
 def test_what_is_no_hex_digit_is_refused(text: str) -> None:
     with refused("bad_mask"):

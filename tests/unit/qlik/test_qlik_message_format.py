@@ -126,6 +126,7 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         found(tmp_path / "none")
 
 
+@pytest.mark.promise("code error-bad_sequence")
 def test_what_cannot_be_read_is_passed_over_and_what_stands_after_it_is_read(
     tmp_path: Path,
 ) -> None:

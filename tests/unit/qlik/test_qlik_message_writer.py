@@ -65,6 +65,7 @@ def test_masks(change: Change, change_mask: str | None, column_mask: str | None)
     assert (found["changeMask"], found["columnMask"]) == (change_mask, column_mask)
 
 
+@pytest.mark.promise("option qlik-messages.writer.columns")
 def test_a_delete_without_key_marks_all_columns() -> None:
     columns = {"app.item": ["id", "name", "price"]}
     assert headers(DELETE._replace(key=None), columns=columns)["changeMask"] == "07"
@@ -97,6 +98,7 @@ def test_columns_that_are_not_known_are_null_without_a_bit_or_left_out() -> None
     assert read(*write([partial], columns=COLUMNS)) == [partial]
 
 
+@pytest.mark.promise("option qlik-messages.writer.last_sequence")
 def test_a_position_that_is_a_sequence_is_kept_and_others_become_the_stream_position() -> None:
     kept, new = (headers(c) for c in (UPDATE, UPDATE._replace(position="0:7", extras={})))
     assert (kept["changeSequence"], kept["streamPosition"]) == (SEQUENCE, "p:12")
@@ -115,6 +117,7 @@ def test_a_position_that_is_a_sequence_is_kept_and_others_become_the_stream_posi
     )
 
 
+@pytest.mark.promise("option qlik-messages.writer.on_truncate")
 def test_skipped_changes_take_no_number() -> None:
     report = Report()
     truncate = Change("app", "item", ChangeOp.TRUNCATE)
@@ -148,6 +151,7 @@ def test_a_change_without_its_row_is_refused_by_what_it_needs() -> None:
         write([Change("app", "item", ChangeOp.DELETE, extras={"part1": b"x"})])
 
 
+@pytest.mark.promise("option qlik-messages.writer.names")
 @pytest.mark.parametrize("names", ["message", "headers", "off"])
 def test_names_are_written_where_the_option_requires(names: str) -> None:
     (record,) = data_records(write([UPDATE], metadata="none", names=names))
@@ -159,6 +163,7 @@ def test_names_are_written_where_the_option_requires(names: str) -> None:
         assert read(*write([UPDATE], encoding=encoding, names=names, columns=COLUMNS)) == [UPDATE]
 
 
+@pytest.mark.promise("option qlik-messages.writer.external_schema_id")
 def test_external_schema_id_changes_with_the_structure() -> None:
     assert "externalSchemaId" not in headers(UPDATE)
     wider = {"app.item": [*COLUMNS["app.item"], {"name": "more", "type": "STRING"}]}
@@ -226,6 +231,7 @@ def test_topic_of_a_table(schema: str | None, table: str, topic: str) -> None:
     assert topic_of(schema, table) == topic
 
 
+@pytest.mark.promise("option qlik-messages.writer.topic")
 def test_a_topic_longer_than_kafka_takes_is_an_error() -> None:
     with pytest.raises(NotExpressible, match="option topic"):
         checked_topic("t" * 250)
@@ -365,6 +371,7 @@ def test_half_a_character_is_refused() -> None:
             )
 
 
+@pytest.mark.promise("option qlik-messages.writer.logical_types")
 def test_times_keep_milliseconds_in_avro_which_is_counted() -> None:
     report = Report()
     columns = {"app.item": [{"name": "at", "type": "TIME"}]}
