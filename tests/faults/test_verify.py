@@ -438,7 +438,7 @@ def test_repair_writes_what_differs_to_the_log_and_surplus_only_if_asked(
     assert content(source) == content(copy)
 
 
-def test_a_verification_without_an_equal_object_is_told(
+def test_a_verification_without_an_equal_object_has_a_line_for_that(
     source: sa.Engine, copy: sa.Engine, run: Run, tmp_path: Path
 ) -> None:
     command = ("--config", settings(source, tmp_path), "verify", "--wait", "0", "--target")
