@@ -143,7 +143,7 @@ def gather(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker(NIGHT) or item.get_closest_marker("docker"):
             continue
-        file, *_, name = item.nodeid.partition("[")[0].split("::")
+        file, *_, name = re.split(r"[\[@]", item.nodeid)[0].split("::")
         tests |= {name, f"{file.removeprefix('tests/')}::{name}"}
         for marker in item.iter_markers("promise"):
             parameters = item.callspec.params if hasattr(item, "callspec") else {}

@@ -23,10 +23,10 @@ HERE = Path(__file__).parent
 PLANS = sorted((HERE / "plans").glob("*.json"))
 ONE_SEED = "6570"
 SEEDS = [
-    12, 102, 167, 785, 1225, 1345, 1492, 1590, 1827, 2299, 2336, 2604, 3078, 3135, 3342, 3422, 3572, 3622, 4186, 4385,
+    12, 102, 167, 785, 1225, 1345, 1492, 1590, 1827, 2299, 2336, 2604, 3135, 3342, 3422, 3572, 3622, 4186, 4385,
     4390, 4684, 5131, 5249, 5548, 5604, 5694, 5788, 6055,
 ]  # fmt: skip
-"""Those of the 34 lowest small seeds without which a branch of the product, a place of ``places.py``
+"""Those of the 34 lowest small seeds, but 3078, without which a branch of the product, a place of ``places.py``
 or a kind of step is missing that neither the others nor the plans and ``ONE_SEED`` have.
 """
 
