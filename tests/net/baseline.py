@@ -46,7 +46,9 @@ class Fault(NamedTuple):
 
 
 def of_tree() -> Iterator[Fault | tuple[str, str, str]]:
-    """Yield the faults of ``tests/simulation/faults``, or the name, file and reason of one that does not apply."""
+    """Yield each fault of ``tests/simulation/faults``; for a fault that does not apply, its name, file and
+    reason.
+    """
     for path in sorted(FAULTS.glob("*.toml")):
         results = {one["name"]: one for one in tomllib.loads(path.read_text())["fault"]}
         for name, fault in faults(path.stem).items():

@@ -7,6 +7,7 @@ The outbox applies their results; nothing else decides anything.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -210,11 +211,11 @@ def judge(events: Sequence[E], answer: Answer, waiting: set[Hashable] | None = N
     return Judged(list(answered.items()), again, unsettled, retried, next(iter(fatal), None))
 
 
-def overlap(some: Collection[Hashable], others: Collection[Hashable]) -> bool:
+def overlap(some: Collection[Hashable], others: AbstractSet[Hashable]) -> bool:
     """Return True if events of some objects must keep their order with events of others."""
     if EVERY in some or EVERY in others:
         return bool(some and others)
-    return not frozenset(some).isdisjoint(others)
+    return not others.isdisjoint(some)
 
 
 def partial_answer(events: Iterable[E], answered: Mapping[str, EventResult]) -> Answer:
