@@ -2,7 +2,7 @@
 # make demo    all steps on an embedded PostgreSQL
 # make quick   lint, the unit and conformance tests, one run from a table to its documents: for the loop of somebody
 #              who works, a minute and a half on 2 cores
-# make test    lint, types, import contracts, the site, tests; about 18 minutes on two cores in a fresh clone, set-up included
+# make test    lint, types, import contracts, the site, tests; about 20 minutes on two cores in a fresh clone, set-up included
 #              ROOMS="gbase lake": the tests by day in the folders of these names alone, and their vectors
 # make nightly  everything: test, the tests that are longer or variants, more examples of each property, fresh schedules of
 #              the simulation, interleaved ones, hostile input and the lowest versions; at most 90 minutes on two cores. A
